@@ -1,0 +1,91 @@
+"""What can go wrong, by whose fault it is. Every error names the thing, the cause and the next move."""
+
+from collections.abc import Callable
+
+
+class SavepointError(Exception):
+    """Root of this package's errors. `code` is stable text for scripts; `next` is what to do now."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, next: str = "") -> None:  # noqa: A002  the word users see
+        super().__init__(message)
+        self.next = next
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Callable[..., "SavepointError"], tuple[object, ...]]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[SavepointError], args: tuple[object, ...], fields: dict[str, object]) -> SavepointError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class NotPortable(SavepointError):
+    """A value outside the value domain; `path` leads to the offender."""
+
+    code = "not_portable"
+
+    def __init__(self, path: str, what: str, *, next: str = "") -> None:  # noqa: A002
+        super().__init__(f"{path}: {what}", next=next)
+        self.path = path
+
+
+class Usage(SavepointError):
+    """The caller asked for something that cannot be."""
+
+    code = "usage"
+
+
+class Missing(SavepointError):
+    """The store does not hold what was asked for."""
+
+    code = "not_found"
+
+
+class Corrupt(SavepointError):
+    """Stored bytes are not what was written: a flipped bit, a cut, a missing part."""
+
+    code = "damaged"
+
+
+class Foreign(SavepointError):
+    """Bytes that this version cannot or must not read: a newer format, an unknown kind, an unregistered name."""
+
+    code = "foreign"
+
+
+class Newer(Foreign):
+    """Written by a newer version; upgrade."""
+
+    code = "newer"
+
+
+class Conflict(SavepointError):
+    """Two wishes that cannot both hold: a differing decision, a path changed on both sides."""
+
+    code = "conflict"
+
+
+class Stale(SavepointError):
+    """A compare-and-set found another value: somebody else wrote first. Internal; users meet `Held` or `Conflict`."""
+
+    code = "stale"
+
+
+class Held(SavepointError):
+    """Another process holds the run."""
+
+    code = "held"
+
+
+class NotWritable(SavepointError):
+    """The store cannot be written: read-only, full, busy."""
+
+    code = "not_writable"

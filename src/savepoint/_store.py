@@ -1,0 +1,113 @@
+"""What a store is: immutable objects, control rows, and one unit of work over both.
+
+`_memory.py` is the first implementation to read, `_sqlite.py` the durable one. `savepoint.testing` holds the
+contract suite that both pass. Design: `design/0001-shape.md`.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import IntEnum, StrEnum
+from typing import Protocol
+
+from attrs import frozen
+
+from ._digest import Domain, seal
+
+
+class Space(StrEnum):
+    """The ledger's kinds of rows."""
+
+    HEAD = "head"
+    """lineage -> count, chain, step, newest savepoint; every commit of a run compares and sets it"""
+    EVENT = "event"
+    """lineage, number -> the events of one commit"""
+    POINT = "point"
+    """lineage, step -> the savepoint persisted there"""
+    RUN = "run"
+    """run id -> the run record"""
+    LEASE = "lease"
+    """run id -> epoch, owner, deadline"""
+    QUESTION = "question"
+    """lineage, question id -> the question"""
+    DECISION = "decision"
+    """lineage, question id -> the decision"""
+    REQUEST = "request"
+    """run id -> a wish to cancel"""
+    LOCAL = "local"
+    """run id -> what only this machine knows: target, project directory"""
+
+
+class Kind(IntEnum):
+    """How an object's name follows from its bytes."""
+
+    OBJECT = 0
+    """the digest of the bytes"""
+    SEGMENT = 1
+    """the chained root of a `Log` segment: starts with the 32 bytes of the previous root"""
+
+
+@frozen(kw_only=True)
+class Row:
+    """One control row, verified on reading."""
+
+    key: bytes
+    body: bytes
+    digest: bytes
+
+
+def row_digest(space: Space, key: bytes, body: bytes) -> bytes:
+    """The digest of a row, which covers its place too: a row moved elsewhere is damage."""
+    head = f"{space.value}\0".encode() + len(key).to_bytes(4, "big")
+    return seal(Domain.ROW, b"".join((head, key, body)))
+
+
+class Transaction(Protocol):
+    """One unit of work: collected while the block runs, applied at its end, all or nothing."""
+
+    def put(self, name: bytes, body: bytes, kind: Kind = Kind.OBJECT) -> None:
+        """Adds an object; putting one that is there already is a no-op. `name` must follow from `body`."""
+        ...
+
+    def write(self, space: Space, key: bytes, body: bytes) -> bytes:
+        """Inserts or replaces a row; returns its digest."""
+        ...
+
+    def delete(self, space: Space, key: bytes) -> None: ...
+
+    def expect(self, space: Space, key: bytes, digest: bytes | None) -> None:
+        """At the commit the row must have this digest (`None`: must be absent), else `Stale` and nothing is applied."""
+        ...
+
+
+class Store(Protocol):
+    """A place for objects and rows. Reading verifies every byte it returns."""
+
+    def commit(self, *, sync: bool = True) -> AbstractAsyncContextManager[Transaction]:
+        """A unit of work. Leaving the block applies it; an exception in the block applies nothing.
+
+        `sync`: on stable storage when the block is left, whatever the store's durability mode. A cancellation while it
+        is applied is delivered after it is finished. Commits of concurrent tasks are grouped.
+        Raises `Stale` (an expectation failed), `NotWritable` (read-only, full, busy).
+        """
+        ...
+
+    async def read(self, space: Space, key: bytes) -> Row | None:
+        """One row. Raises `Corrupt`."""
+        ...
+
+    async def scan(
+        self, space: Space, prefix: bytes = b"", *, after: bytes = b"", limit: int | None = None
+    ) -> Sequence[Row]:
+        """Rows whose key starts with `prefix`, by key, those greater than `after` only. Raises `Corrupt`."""
+        ...
+
+    async def objects(self, names: Sequence[bytes]) -> Sequence[bytes]:
+        """The bytes of these objects, in this order. Raises `Missing`, `Corrupt`."""
+        ...
+
+    async def segments(self, root: bytes, *, until: bytes) -> Sequence[bytes]:
+        """The log segments from `root` back to, not including, the one that ends at `until`; newest first.
+
+        Raises `Missing` where the chain breaks off. The caller (`_log.py`) verifies the roots while it reads them.
+        """
+        ...
