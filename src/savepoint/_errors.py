@@ -89,3 +89,15 @@ class NotWritable(SavepointError):
     """The store cannot be written: read-only, full, busy."""
 
     code = "not_writable"
+
+
+class Superseded(BaseException):
+    """Another attempt holds the run now: this one writes nothing and enters no body. Programs must not swallow it."""
+
+
+class Halted(BaseException):
+    """The attempt cannot go on (an intent could not be made durable); `cause` is what its caller is told."""
+
+    def __init__(self, cause: SavepointError) -> None:
+        super().__init__(cause)
+        self.cause = cause

@@ -1,0 +1,120 @@
+"""What a transcript holds: user texts, replies, and after each reply exactly one outcome a call, in call order.
+
+Pairing is by place, so an outcome is any portable value as it is: what the receipt names, the transcript names too.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from savepoint._errors import Corrupt
+from savepoint._types import portable
+
+from ._answer import Answer
+from ._message import AssistantMessage, Message, Messages, ToolCall, ToolMessage, UserMessage
+from ._render import Denied, Lost, render
+
+__all__ = ["SHOWN", "Denied", "Lost", "Reply", "ToolCall", "User", "messages", "paired", "recorded", "render"]
+
+SHOWN = 40_000
+"""Characters of one outcome that a model is shown; the transcript keeps it whole."""
+
+
+@portable("agent/user", version=1)
+@frozen(kw_only=True)
+class User:
+    """What a person or a program said."""
+
+    content: str
+
+
+@portable("agent/reply", version=1)
+@frozen(kw_only=True)
+class Reply:
+    """What the model said; `len(calls)` outcomes follow."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+def recorded(answer: Answer, *, step: int) -> Reply:
+    """The entry of `answer`: its calls numbered by us, without usage and provider ids, which are no identity."""
+    calls = (
+        ToolCall(id=f"{step}.{index}", tool=wanted.tool, arguments=wanted.arguments)
+        for index, wanted in enumerate(answer.calls)
+    )
+    return Reply(text=answer.text, calls=tuple(calls))
+
+
+def paired(entries: Sequence[object]) -> list[str]:
+    """What breaks the pairing of calls and outcomes, in words; empty for a transcript that a model may be shown."""
+    return [found for found in _walk(entries) if isinstance(found, str)]
+
+
+def messages(entries: Sequence[object], *, shown: Messages | None = None, seen: int = 0) -> Messages:
+    """What a model is shown of `entries`. Raises `Corrupt` where calls and outcomes do not pair.
+
+    `shown` is what it gave for the first `seen` entries of this same transcript: then only the rest is looked at.
+    """
+    new: list[Message] = []
+    for found in _walk(entries[seen:], seen):
+        match found:
+            case str():
+                raise Corrupt(f"transcript: {found}", next="savepoint verify")
+            case User():
+                new.append(UserMessage(content=found.content))
+            case reply, outcomes:
+                new.append(AssistantMessage(text=reply.text, calls=reply.calls))
+                new += [
+                    ToolMessage(call_id=call.id, text=render(outcome, SHOWN))
+                    for call, outcome in zip(reply.calls, outcomes, strict=True)
+                ]
+    return (shown or Messages()).extended(new)
+
+
+def _walk(entries: Sequence[object], first: int = 0) -> Iterator[User | tuple[Reply, list[object]] | str]:
+    """The turns of `entries`, or what is wrong in place of one; places count from `first`."""
+    ids: set[str] = set()
+    place = 0
+    while place < len(entries):
+        entry = entries[place]
+        match entry:
+            case User():
+                yield entry
+            case Reply():
+                yield from _wrong_ids(entry, first + place, ids)
+                outcomes = _outcomes(entries, place + 1, len(entry.calls))
+                yield from _open(entry, outcomes, first + place)
+                if len(outcomes) == len(entry.calls):
+                    yield entry, outcomes
+                place += len(outcomes)
+            case _:
+                yield f"entry {first + place} ({type(entry).__name__}) is an outcome without a call"
+        place += 1
+
+
+def _outcomes(entries: Sequence[object], start: int, count: int) -> list[object]:
+    """The outcomes from `start`: a `User` or `Reply` in the place of one is the next turn, so one is missing."""
+    found: list[object] = []
+    for entry in entries[start : start + count]:
+        if isinstance(entry, (User, Reply)):
+            break
+        found.append(entry)
+    return found
+
+
+def _open(reply: Reply, outcomes: Sequence[object], place: int) -> Iterator[str]:
+    for call in reply.calls[len(outcomes) :]:
+        yield f"call {call.id} ({call.tool}) of entry {place} has no outcome"
+
+
+def _wrong_ids(reply: Reply, place: int, ids: set[str]) -> Iterator[str]:
+    steps = {call.id.rpartition(".")[0] for call in reply.calls}
+    if len(steps) > 1:
+        yield f"the calls of entry {place} are of several steps: {', '.join(sorted(steps))}"
+    for index, call in enumerate(reply.calls):
+        if call.id.rpartition(".")[2] != str(index):
+            yield f"call {call.id} of entry {place} stands at index {index}"
+        if call.id in ids:
+            yield f"call {call.id} of entry {place} has the id of an earlier call"
+        ids.add(call.id)

@@ -1,0 +1,1 @@
+"""The built-in worker: an agent with file, search and shell tools on its workspace."""

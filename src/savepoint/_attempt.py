@@ -1,0 +1,98 @@
+"""One attempt: a process's hold on a run, from the claim to the commit that ends it."""
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from attrs import evolve, field, mutable
+
+from effects._failure import Failure
+from effects._receipt import Status
+
+from ._ambient import wall_clock_s
+from ._claim import Claim
+from ._codec import Encoded, encode
+from ._crashpoint import CrashPoint, reach
+from ._events import Called, Head, Past
+from ._form import Savepoint, plain_ids, snapshot_ids
+from ._journal import Journal
+from ._resumable import Registry
+from ._run import RunRecord, RunStatus, may, run_key, write_run
+from ._store import Space, Store, Transaction
+from ._stored import get_value
+from ._thread import in_thread
+from ._world import Snapshot, World
+from ._writer import END
+
+
+@mutable(kw_only=True, eq=False)
+class Attempt:
+    """A claimed run, ready to be entered."""
+
+    store: Store
+    registry: Registry
+    record: RunRecord
+    claim: Claim
+    journal: Journal
+    host: World
+    savepoint: Savepoint
+    past: Past
+    former_owner_dead: bool = False
+    """proved: its kernel lock, on this machine, is free"""
+    damage: str = ""
+    """what is wrong with the receipts after the savepoint"""
+    warnings: list[str] = field(factory=list[str])
+
+    @property
+    def lineage(self) -> bytes:
+        return self.record.lineage
+
+    @contextlib.asynccontextmanager
+    async def world(self) -> AsyncIterator[World]:
+        """The fork of the host world that this attempt works in; gone at the end, its content is in the snapshots."""
+        reach(CrashPoint.FORK_BEFORE)
+        ids = self.savepoint.world
+        if self.past.world is not None:
+            ids = snapshot_ids(await get_value(self.store, self.past.world, self.registry.types))
+        place = fork_place(self.store, self.lineage, self.claim.epoch)
+        fork = await self.host.fork(self.store.contents, at=ids, place=place)
+        try:
+            fork.restore(self.savepoint.state)
+            reach(CrashPoint.FORK_AFTER)
+            yield fork
+        finally:
+            if fork.systems:
+                await fork.discard()
+                await in_thread(shutil.rmtree, place, ignore_errors=True)
+
+    async def end(
+        self, status: RunStatus, *, result: Encoded | None = None, error: Failure | None = None, final: Snapshot | None = None
+    ) -> None:
+        """The commit that ends this attempt: what landed, withdrawn intents, the run's status, the lease."""
+        assert may(self.record.status, status)
+        world = None if not final else encode(plain_ids(final))
+        record = evolve(
+            self.record,
+            status=status,
+            changed_at=wall_clock_s(),
+            result=None if result is None else result.digest,
+            error=error,
+            final=None if world is None else world.digest,
+        )
+        withdrawn = [
+            Called(receipt=evolve(intent, status=Status.WITHDRAWN)) for intent in self.journal.mine.values()
+        ]
+
+        def rows(tx: Transaction, _: Head) -> None:
+            tx.write(Space.RUN, run_key(record.run_id), write_run(record))
+            self.claim.give_back(tx)
+
+        values = [value for value in (result, world) if value is not None]
+        await self.journal.writer.commit(END, withdrawn, values=values, also=rows)
+        self.record = record
+
+
+def fork_place(store: Store, lineage: bytes, epoch: int) -> Path:
+    """The directory of an attempt's fork of the world."""
+    return store.forks / f"{lineage.hex()}-{epoch}"

@@ -1,0 +1,143 @@
+"""How an attempt begins: a new run is created, or a stopped one is claimed. One commit either way."""
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from effects._receipt import Receipt
+
+from ._ambient import boot_id, wall_clock_s
+from ._attempt import Attempt
+from ._claim import Claim, KernelLock, Lease, lock_path, owner_of, sweep_locks, take_lock
+from ._codec import Encoded
+from ._errors import Held, Superseded
+from ._events import Claimed, Gap, Head, Mark, Past, write_mark
+from ._form import Savepoint
+from ._gap import point_key
+from ._journal import Journal
+from ._past import Standing
+from ._questions import read_decisions
+from ._resumable import Registry
+from ._run import Recovery, RunRecord, RunStatus, former_key, run_key, write_run
+from ._store import Space, Store, Transaction
+from ._world import World
+from ._writer import CLAIM, CREATE, Writer
+
+
+async def create(
+    store: Store,
+    record: RunRecord,
+    values: Sequence[Encoded],
+    savepoint: Savepoint,
+    *,
+    host: World,
+    registry: Registry,
+    lease_s: float,
+    former: RunRecord | None = None,
+) -> Attempt:
+    """A new run, claimed: record, savepoint 0 (with what it needs, `values`) and lease in one commit.
+
+    `former` is the record that this one replaces (a restart); it is kept. Raises `Held` where somebody was first.
+    """
+    lock = take_lock(store, record.lineage, record.run_id, None, 1)
+    claim = Claim(store=store, run_key=run_key(record.run_id), epoch=1, lease_s=lease_s, lock=lock)
+    writer = Writer(store=store, lineage=record.lineage, head=Head(), digest=None)
+    record = evolve(record, attempts=1)
+
+    def rows(tx: Transaction, head: Head) -> None:
+        _expect_former(tx, record, former)
+        tx.write(Space.RUN, run_key(record.run_id), write_run(record))
+        mark = Mark(point=savepoint.id, name=savepoint.name, count=head.count, chain=head.chain)
+        tx.write(Space.POINT, point_key(record.lineage, 0), write_mark(mark))
+        claim.write(tx)
+
+    try:
+        await writer.commit(CREATE, [Gap(step=0, point=savepoint.id)], values=values, also=rows, epoch=1)
+    except Superseded:
+        claim.release()
+        raise Held(f"run {record.run_id} was created by another process", next=f"savepoint show {record.run_id}") from None
+    except BaseException:
+        claim.release()
+        raise
+    journal = Journal(store=store, writer=writer, claim=claim, world=host, types=registry.types)
+    return Attempt(
+        store=store, registry=registry, record=record, claim=claim, journal=journal, host=host, savepoint=savepoint,
+        past=Past(),
+    )  # fmt: skip
+
+
+def _expect_former(tx: Transaction, record: RunRecord, former: RunRecord | None) -> None:
+    if former is None:
+        tx.expect(Space.RUN, run_key(record.run_id), None)
+    else:
+        tx.write(Space.RUN, former_key(former), write_run(former))
+
+
+async def claim_run(
+    store: Store, record: RunRecord, standing: Standing, *, host: World, registry: Registry, lease_s: float
+) -> Attempt:
+    """A stopped run, claimed by compare-and-set on its head. Raises `Held`; then nothing was changed."""
+    key = run_key(record.run_id)
+    lease = await owner_of(store, key)
+    epoch = standing.head.epoch + 1
+    lock = take_lock(store, record.lineage, record.run_id, lease, epoch)
+    dead = _proved_dead(store, record, lease)
+    claim = Claim(store=store, run_key=key, epoch=epoch, lease_s=lease_s, lock=lock)
+    writer = Writer(store=store, lineage=record.lineage, head=standing.head, digest=standing.digest)
+    record = evolve(
+        record,
+        status=RunStatus.RUNNING,
+        attempts=record.attempts + 1,
+        changed_at=wall_clock_s(),
+        resumed_from=standing.step,
+        error=None,
+    )
+
+    def rows(tx: Transaction, _: Head) -> None:
+        tx.write(Space.RUN, key, write_run(record))
+        claim.write(tx)
+
+    try:
+        await writer.commit(CLAIM, [Claimed(epoch=epoch, forked=standing.past.forked)], also=rows, epoch=epoch)
+    except Superseded:
+        claim.release()
+        raise Held(f"run {record.run_id} was claimed by another process", next=f"savepoint show {record.run_id}") from None
+    except BaseException:
+        claim.release()
+        raise
+    sweep_locks(store, record.lineage, epoch)
+    journal = Journal(
+        store=store,
+        writer=writer,
+        claim=claim,
+        world=host,
+        types=registry.types,
+        strict=record.recovery is Recovery.STRICT,
+        step=standing.step,
+        forked=standing.past.forked,
+        receipts=_relevant(standing),
+        decisions=await read_decisions(store, record.lineage, registry.types),
+    )
+    return Attempt(
+        store=store, registry=registry, record=record, claim=claim, journal=journal, host=host,
+        savepoint=standing.savepoint, past=standing.past, former_owner_dead=dead, damage=standing.damage,
+        warnings=list(standing.warnings),
+    )  # fmt: skip
+
+
+def _relevant(standing: Standing) -> dict[tuple[int, bytes], Receipt]:
+    """The receipts of the steps from the savepoint on, marked stale where the new fork does not contain them."""
+    forked = standing.past.forked
+    return {
+        place: evolve(receipt, stale=receipt.stale or (receipt.touches_world and receipt.number > forked))
+        for place, receipt in standing.past.receipts.items()
+        if receipt.step >= standing.step
+    }
+
+
+def _proved_dead(store: Store, record: RunRecord, lease: Lease | None) -> bool:
+    """Whether the former owner cannot act any more: it gave the run back, or its kernel lock, here, is free."""
+    if lease is None:
+        return True
+    path = lock_path(store, record.lineage, lease.epoch)
+    return path is not None and (lease.boot == boot_id() or path.exists()) and not KernelLock.held(path)

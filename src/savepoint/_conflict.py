@@ -1,0 +1,16 @@
+"""A merge that cannot be: the paths, keys or systems that changed on both sides."""
+
+from collections.abc import Iterable
+
+from ._errors import Conflict
+
+
+class MergeConflict(Conflict):
+    """What changed here since the fork, to something other than the fork's. Nothing was written."""
+
+    def __init__(self, what: str, paths: Iterable[str]) -> None:
+        self.paths = tuple(sorted(paths))
+        super().__init__(
+            f"{what}: changed on both sides: {', '.join(self.paths)}",
+            next="settle these by hand (or put the old content back), then merge again",
+        )

@@ -1,0 +1,103 @@
+"""The portable form of a savepoint: what its identity covers, and nothing else.
+
+Not the run, lineage, attempt, time, host or usage: equal prefixes of two runs have one identity.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from attrs import field, frozen
+
+from ._codec import Encoded, encode
+from ._errors import Foreign, Newer
+from ._resumable import Bound, Registry
+from ._store import Store
+from ._stored import get_value
+from ._portable import portable
+from ._types import Types
+from ._world import SnapshotId
+
+FORMAT = 1
+
+
+@portable("savepoint/form")
+@frozen(kw_only=True)
+class Form:
+    """A savepoint as a portable value; its digest is the savepoint's id."""
+
+    format: int
+    name: str
+    key: object
+    resume: tuple[str, int]
+    """name and version of the resumable"""
+    arguments: dict[str, object]
+    state: dict[str, object]
+    """cell name -> value"""
+    world: dict[str, tuple[str, int, bytes]]
+    """system name -> kind, format, snapshot id"""
+
+
+def form_of(
+    name: str, key: object, resume: Bound, state: Mapping[str, object], world: Mapping[str, SnapshotId]
+) -> Encoded:
+    """The portable form, encoded. Raises `NotPortable` with the path of the offender."""
+    form = Form(
+        format=FORMAT,
+        name=name,
+        key=key,
+        resume=(resume.resumable.name, resume.resumable.version),
+        arguments=dict(resume.arguments),
+        state=dict(state),
+        world={system: (it.kind, it.format, it.id) for system, it in world.items()},
+    )
+    return encode(form)
+
+
+@frozen(kw_only=True)
+class Savepoint:
+    """A savepoint read back: ready to fork a world at its snapshots and to be resumed."""
+
+    id: bytes
+    name: str
+    key: object
+    resume: Bound
+    state: Mapping[str, object] = field(factory=dict[str, object])
+    world: Mapping[str, SnapshotId] = field(factory=dict[str, SnapshotId])
+
+
+async def read_form(store: Store, point: bytes, registry: Registry) -> Savepoint:
+    """Loads and verifies a savepoint, its logs included. The resume function is found in the registry or refused.
+
+    Raises `Missing`, `Corrupt`, `Foreign`, `Newer`.
+    """
+    value = await get_value(store, point, Types([Form]) | registry.types)
+    if not isinstance(value, Form):
+        raise Foreign(f"{point.hex()} is not a savepoint", next="pass the id that persist() returned")
+    return savepoint_of(point, value, registry)
+
+
+def savepoint_of(point: bytes, form: Form, registry: Registry) -> Savepoint:
+    """A form whose resume function is found in the registry. Raises `Foreign`, `Newer`."""
+    if form.format > FORMAT:
+        raise Newer(f"savepoint {point.hex()} has format {form.format}", next="upgrade portable-savepoints")
+    name, version = form.resume
+    found = registry.resumable(name)
+    return Savepoint(
+        id=point,
+        name=form.name,
+        key=form.key,
+        resume=Bound(resumable=found, arguments=found.upgraded(version, form.arguments)),
+        state=form.state,
+        world=snapshot_ids(form.world),
+    )
+
+
+def snapshot_ids(plain: Mapping[str, object]) -> dict[str, SnapshotId]:
+    """Snapshot ids by system name, from their stored form."""
+    parts = cast("Mapping[str, tuple[str, int, bytes]]", plain)
+    return {name: SnapshotId(kind=kind, format=format_, id=id_) for name, (kind, format_, id_) in parts.items()}
+
+
+def plain_ids(world: Mapping[str, SnapshotId]) -> dict[str, object]:
+    """Snapshot ids as a portable value."""
+    return {name: (it.kind, it.format, it.id) for name, it in world.items()}

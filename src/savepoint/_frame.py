@@ -1,0 +1,109 @@
+"""Frames: whose calls are counted together. A frame's key is the parent part of the call keys made in it.
+
+A frame is the program itself, a call of a recorded reply, an entered body or a branch.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from attrs import field, mutable
+
+from effects._idempotency import Idempotency
+from effects._key import ROOT, WIDTH
+
+from ._digest import Domain, seal
+
+
+COMPENSATING = b"compensate".ljust(WIDTH, b"\0")
+"""The first component of the keys of compensations: no program asks for them, so none can fail to."""
+
+
+def component(*parts: bytes) -> bytes:
+    """One component of a call key, from parts that are framed by their length."""
+    framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return seal(Domain.CALL, framed)[:WIDTH]
+
+
+@mutable(kw_only=True, eq=False)
+class Tally:
+    """What all views of one parent share."""
+
+    counts: Counter[bytes] = field(factory=Counter[bytes])
+    running: str = ""
+    """the outside-changing effect that runs directly under this parent"""
+
+
+@mutable(kw_only=True, eq=False)
+class Frame:
+    """Counts equal calls under one parent."""
+
+    key: bytes = ROOT
+    idempotency: Idempotency = Idempotency.COMPOSITE
+    """of the body that runs here; a program and a branch do nothing by themselves"""
+    recorded: bool = False
+    """the calls made directly here are those of a recorded reply: they cannot diverge"""
+    under_reply: bool = False
+    """the outermost component of the key is a call of a recorded reply"""
+    writes_world: bool = False
+    """the outcome of the body that runs here needs a snapshot of the world"""
+    reached: bool = False
+    """a call made under this frame came as far as the layer"""
+    note: object = None
+    """what the body wants kept with its receipt, outside every identity"""
+    waiting: bool = False
+    """it is held by the divergence rule, so it asks for nothing until somebody else moves"""
+    tally: Tally = field(factory=Tally)
+
+    def next_key(self, effect: str, arguments: bytes) -> bytes:
+        """The key of the next call of this effect with these arguments (a digest) under this frame."""
+        identity = component(effect.encode(), arguments)
+        occurrence = self.tally.counts[identity]
+        self.tally.counts[identity] += 1
+        return self.key + (component(identity, occurrence.to_bytes(8, "big")) if occurrence else identity)
+
+    def new_step(self) -> None:
+        """Forgets the counts."""
+        self.tally = Tally()
+
+    def inside(self, key: bytes, idempotency: Idempotency) -> "Frame":
+        """The frame of the body of the call `key`."""
+        return Frame(key=key, idempotency=idempotency, under_reply=self.under_reply)
+
+    def branch(self, name: str) -> "Frame":
+        """A parent of its own for one of several concurrent parts of a body."""
+        key = self.next_key("branch", name.encode())
+        return Frame(key=key, idempotency=self.idempotency, under_reply=self.under_reply)
+
+    def handled(self) -> "Frame":
+        """The same parent, seen through a handler: what it forwards need not be what a reply recorded."""
+        return Frame(key=self.key, idempotency=self.idempotency, under_reply=self.under_reply, tally=self.tally)
+
+
+def reply_call(ordinal: int, index: int) -> Frame:
+    """The parent of one call of a recorded reply: its place in the reply is a fact."""
+    key = component(b"reply", ordinal.to_bytes(8, "big"), index.to_bytes(8, "big"))
+    return Frame(key=key, recorded=True, under_reply=True)
+
+
+FRAME: ContextVar[Frame | None] = ContextVar("savepoint_frame", default=None)
+
+
+@contextlib.contextmanager
+def in_frame(frame: Frame) -> Iterator[Frame]:
+    """The calls of the block are counted under `frame`."""
+    token = FRAME.set(frame)
+    try:
+        yield frame
+    finally:
+        FRAME.reset(token)
+
+
+def annotate(note: object) -> None:
+    """Keeps `note` (portable: usage, provider ids) with the receipt of the call whose body is running.
+
+    It is part of no identity and of no result; without a run it is dropped.
+    """
+    if (frame := FRAME.get()) is not None:
+        frame.note = note

@@ -1,0 +1,101 @@
+"""The divergence rule at work: what was asked for again, and who must wait for whom.
+
+Deciding is pure (`effects._divergence`); this holds the sets it decides on and lets a call wait while another part of
+the program may still ask for what is missing.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from attrs import field, mutable
+
+from effects._divergence import unasked
+from effects._key import at_or_below
+from effects._receipt import Receipt
+
+from ._frame import Frame
+
+_SETTLING = 3
+"""Passes of the event loop before it is believed that nothing else moves: a task that was just made starts in one."""
+
+
+@mutable(kw_only=True, eq=False)
+class Guard:
+    """What this attempt has asked for in the present step."""
+
+    past: tuple[Receipt, ...] = ()
+    """receipts of earlier attempts; those of this one were asked for, or there would be none"""
+    excused: set[bytes] = field(factory=set[bytes])
+    """keys that a decision lets stand"""
+    asked: set[bytes] = field(factory=set[bytes], init=False)
+    reused: set[bytes] = field(factory=set[bytes], init=False)
+    _present: tuple[Receipt, ...] = field(default=(), init=False)
+    _open: set[Frame] = field(factory=set[Frame], init=False)
+    _moved: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    def new_step(self, step: int) -> None:
+        self.asked.clear()
+        self.reused.clear()
+        self.past = tuple(receipt for receipt in self.past if receipt.step >= step)
+        self._present = tuple(receipt for receipt in self.past if receipt.step == step)
+
+    def ask(self, key: bytes) -> None:
+        self.asked.add(key)
+        self._moved.set()
+
+    def reuse(self, key: bytes) -> None:
+        self.reused.add(key)
+        self._moved.set()
+
+    @contextmanager
+    def running(self, frame: Frame) -> Iterator[None]:
+        """A body or branch is open: it may still ask."""
+        self._open.add(frame)
+        try:
+            yield
+        finally:
+            self._open.discard(frame)
+            self._moved.set()
+
+    async def missing(self, frame: Frame, levels: tuple[bytes, ...]) -> list[Receipt]:
+        """Waits while somebody else may still ask for what is missing below `levels`; returns what nobody will."""
+        passes = 0
+        while missing := self._missing(levels):
+            self._moved.clear()
+            if self._others(frame, levels):
+                await self._wait(frame)
+            elif passes < _SETTLING:
+                passes += 1
+                await asyncio.sleep(0)
+            else:
+                return missing
+        return []
+
+    def _missing(self, levels: tuple[bytes, ...]) -> list[Receipt]:
+        if not self._present:
+            return []
+        return unasked(self._present, levels, asked=self.asked, reused=self.reused, excused=self.excused)
+
+    async def _wait(self, frame: Frame) -> None:
+        frame.waiting = True
+        try:
+            # Whoever waits already must look again: with one more frame waiting, nobody may be left to wait for.
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()
+            await self._moved.wait()
+        finally:
+            frame.waiting = False
+
+    def _others(self, frame: Frame, levels: tuple[bytes, ...]) -> bool:
+        """Whether an open frame below one of the levels, neither ours nor above us nor itself waiting, may still ask."""
+        return any(
+            not other.waiting and not at_or_below(frame.key, other.key) and not self._blocked(other)
+            for other in self._open
+            if any(at_or_below(other.key, level) for level in levels)
+        )
+
+    def _blocked(self, frame: Frame) -> bool:
+        """Whether all that runs inside this frame waits by this rule."""
+        inner = [other for other in self._open if other is not frame and at_or_below(other.key, frame.key)]
+        return bool(inner) and all(other.waiting for other in inner)

@@ -1,0 +1,234 @@
+"""The layer around every body of a run: the receipts of one lineage in one attempt, and their durable boundaries.
+
+One path: a redone step is not a mode. What happens to one call is `_passage.py`; the rules are pure and live in
+`effects`. See `design/0002-recovery.md`.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from attrs import field, mutable
+
+from effects import Call, Effect, Idempotency, Parked
+from effects._divergence import covered, may_depend
+from effects._key import ROOT, below
+from effects._question import Choice, Decision, Question, QuestionKind
+from effects._receipt import Receipt, Status
+from effects._recovery import Facts, Rules, Verdict, decide
+
+from ._ambient import wall_clock_s
+from ._claim import Claim
+from ._codec import Encoded, dumps, encode
+from ._crashpoint import CrashPoint, reach
+from ._digest import Domain, seal
+from ._errors import Halted, SavepointError
+from ._events import Called, Event, Snapshotted
+from ._form import plain_ids
+from ._frame import COMPENSATING, FRAME, Frame, in_frame
+from ._gate import Gate
+from ._guard import Guard
+from ._passage import Passage, apart
+from ._questions import ask, question_about, question_id
+from ._store import Store, Transaction
+from ._types import Types
+from ._world import World
+from ._writer import OUTCOME, PARK, REPLY, SNAPSHOT, Boundary, Writer
+
+Body = Callable[[], Awaitable[object]]
+Asking = tuple[Question, Receipt]
+WINDOW_MARGIN = 0.1
+"""The part of a KEYED effect's window that is not trusted."""
+
+
+@mutable(kw_only=True, eq=False)
+class Journal:
+    """One attempt's receipts of one lineage; implements `effects.Layer`."""
+
+    store: Store
+    writer: Writer
+    claim: Claim
+    world: World
+    types: Types
+    strict: bool = False
+    step: int = 0
+    forked: int = 0
+    """the event that this attempt's world was forked at"""
+    receipts: dict[tuple[int, bytes], Receipt] = field(factory=dict[tuple[int, bytes], Receipt])
+    """(step, key) -> newest receipt, of the steps from the savepoint on"""
+    decisions: dict[str, Decision] = field(factory=dict[str, Decision])
+    """by question id"""
+    parked: list[str] = field(factory=list[str])
+    """ids of the questions that this attempt waits for; it enters no further body"""
+    root: Frame = field(factory=Frame)
+    guard: Guard = field(factory=Guard)
+    gate: Gate = field(factory=Gate)
+    mine: dict[bytes, Receipt] = field(factory=dict[bytes, Receipt], init=False)
+    """intents that this attempt wrote and whose body it has not entered, by key"""
+    claimed: int = field(init=False)
+    """events before this number were written by earlier attempts"""
+
+    def __attrs_post_init__(self) -> None:
+        self.claimed = self.writer.head.count
+        self.guard.past = tuple(
+            receipt
+            for receipt in self.receipts.values()
+            if receipt.idempotency.doubtful and not below(receipt.key, COMPENSATING)
+        )
+        self.guard.new_step(self.step)
+        self.writer.numbered = self._numbered
+
+    # -- the layer ------------------------------------------------------------------------------------------------
+
+    async def settle(self, call: Call, body: Body) -> object:
+        """A call that reached its body: enters it, or returns or raises what is known of it."""
+        if not call.effect.receipted:
+            return await body()
+        frame = self.frame()
+        frame.reached = True
+        arguments = _arguments(call)
+        passage = Passage(self, call, frame.next_key(call.name, arguments.digest), frame, arguments)
+        return await passage.settle(body)
+
+    async def answer(self, call: Call, ask: Body) -> object:
+        """A call that handlers handle: what they answer without reaching a body is recorded as a READ."""
+        frame = self.frame()
+        arguments = _arguments(call)
+        key = frame.next_key(f"answer {call.name}", arguments.digest)
+        return await Passage(self, call, key, frame, arguments, Idempotency.READ).answer(ask)
+
+    @contextlib.contextmanager
+    def branch(self, name: str) -> Iterator[None]:
+        """The calls of the block get a parent of their own."""
+        with in_frame(self.frame().branch(name)) as frame, self.guard.running(frame):
+            yield
+
+    def frame(self) -> Frame:
+        return FRAME.get() or self.root
+
+    # -- what is known --------------------------------------------------------------------------------------------
+
+    def receipt(self, key: bytes) -> Receipt | None:
+        return self.receipts.get((self.step, key))
+
+    def verdict(self, effect: Effect[..., Any] | None, receipt: Receipt | None) -> Verdict:
+        """What the table says of this call. Without the effect (it is not registered) the receipt's own class counts."""
+        if receipt is None:
+            return Verdict.DO
+        return decide(rules_of(effect, receipt), receipt, self.facts(receipt))
+
+    def facts(self, receipt: Receipt) -> Facts:
+        doubt = self.decisions.get(question_id(self.writer.lineage, QuestionKind.IN_DOUBT, receipt))
+        review = self.decisions.get(question_id(self.writer.lineage, QuestionKind.PERFORMED, receipt))
+        of_step = (other for other in self.receipts.values() if other.step == receipt.step)
+        return Facts(
+            covered=covered(receipt.key, of_step, self.forked),
+            age_s=wall_clock_s() - receipt.at,
+            depended=may_depend(receipt, self.receipts.values()),
+            before_claim=0 < receipt.number < self.claimed,
+            strict=self.strict,
+            redo=any(said is not None and said.choice is Choice.REDO for said in (doubt, review)),
+            reviewed=review is not None,
+        )
+
+    def must_go_on(self) -> None:
+        """Raises `Parked` once this attempt waits for a decision."""
+        if self.parked:
+            raise Parked(tuple(self.parked))
+
+    def idempotency_key(self, key: bytes, step: int | None = None) -> str:
+        """The same in every attempt of this lineage, another one in a fork."""
+        at = self.step if step is None else step
+        return seal(Domain.IDEMPOTENCY, dumps([self.writer.lineage, at, key])).hex()
+
+    def keep(self, receipt: Receipt) -> None:
+        """The newest that is known of a call."""
+        self.receipts[receipt.step, receipt.key] = receipt
+
+    def _numbered(self, receipt: Receipt) -> None:
+        """A receipt became durable. Only one event of a call is under way at a time, so it is the newest."""
+        if receipt.step >= self.step:
+            self.keep(receipt)
+
+    # -- durable boundaries ---------------------------------------------------------------------------------------
+
+    async def durable(self, boundary: Boundary, events: Sequence[Event] = (), **more: Any) -> None:
+        """A commit without which the attempt must not go on. Raises `Halted`."""
+        try:
+            await self.writer.commit(boundary, events, **more)
+        except SavepointError as error:
+            raise Halted(error) from error
+
+    async def begin_reply(self, calls: Sequence[Passage]) -> None:
+        """Commits a model's reply together with the intents of the calls that start at once."""
+        intents = [call.new(Status.INTENDED, tried=1) for call in calls]
+        self.mine.update({intent.key: intent for intent in intents})
+        values = [value for intent, call in zip(intents, calls, strict=True) for value in apart(intent, call.arguments)]
+        await self.durable(REPLY, [Called(receipt=intent) for intent in intents], values=values)
+
+    async def snapshot(self) -> None:
+        """Commits all that landed with a snapshot of the world, where a recovery will fork it."""
+        if not self.world.systems:
+            await self.durable(OUTCOME)
+            return
+        try:
+            reach(CrashPoint.SNAPSHOT_BEFORE)
+            ids = encode(plain_ids(await self.world.snapshot(self.store.contents)))
+        except SavepointError as error:
+            raise Halted(error) from error
+        await self.durable(SNAPSHOT, [Snapshotted(world=ids.digest)], values=[ids])
+
+    async def park(self, asking: Sequence[Asking], events: Sequence[Event] = (), **more: Any) -> NoReturn:
+        """Asks: the questions and what led to them in one commit; from here on no body is entered."""
+
+        def rows(tx: Transaction, _: object) -> None:
+            for question, receipt in asking:
+                ask(tx, self.writer.lineage, question, receipt)
+
+        self.parked.extend(question.id for question, _ in asking)
+        await self.durable(PARK, events, also=rows, **more)
+        raise Parked(tuple(self.parked))
+
+    def asking(
+        self, kind: QuestionKind, receipt: Receipt, effect: Effect[..., Any] | None = None, why: str = ""
+    ) -> Asking:
+        """A question about the call of `receipt`."""
+        compensation = effect is not None and effect.compensation is not None
+        return question_about(self.writer.lineage, kind, receipt, compensation=compensation, why=why), receipt
+
+    async def guarded(self, frame: Frame, levels: tuple[bytes, ...]) -> None:
+        """Returns once all that has a receipt below `levels` was asked for again; parks where nobody will."""
+        missing = await self.guard.missing(frame, levels)
+        self.must_go_on()
+        if missing:
+            await self.park([self.asking(QuestionKind.DIVERGED, receipt) for receipt in missing])
+
+    async def close_step(self) -> None:
+        """All that has a receipt in this step was asked for again. Called before a gap and before the program ends."""
+        await self.guarded(self.root, (ROOT,))
+
+    def next_step(self, *, persisted: bool) -> None:
+        """Goes on to the next step; once its savepoint is durable, what lies before it is past."""
+        self.step += 1
+        self.root.new_step()
+        self.guard.new_step(self.step)
+        if persisted:
+            self.receipts = {place: receipt for place, receipt in self.receipts.items() if place[0] >= self.step}
+
+
+def _arguments(call: Call) -> Encoded:
+    return encode(dict(call.arguments), f"the arguments of {call.name}")
+
+
+def rules_of(effect: Effect[..., Any] | None, receipt: Receipt) -> Rules:
+    """What recovery must know of an effect; of one that is not registered, what its receipt kept."""
+    if effect is None or receipt.effect != effect.name:
+        return Rules(idempotency=receipt.idempotency, version=receipt.version)
+    return Rules(
+        idempotency=effect.idempotency,
+        version=effect.version,
+        probe=effect.prober is not None,
+        window_s=(effect.window_s or 0.0) * (1 - WINDOW_MARGIN),
+        max_age_s=effect.max_age_s,
+    )
+

@@ -1,0 +1,299 @@
+"""One call on its way through the journal: known, or intended, entered, and landed."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from effects import Call, ConcurrentCalls, CurrentCall, Idempotency, NotPerformed, Performed
+from effects._call import CURRENT
+from effects._divergence import changes_decisions, guarded_levels
+from effects._failure import Failure, error_of, failure_of
+from effects._question import QuestionKind
+from effects._receipt import Receipt, Status
+from effects._recovery import Verdict
+
+from ._ambient import wall_clock_s
+from ._codec import Encoded, encode
+from ._crashpoint import CrashPoint, reach
+from ._errors import NotPortable
+from ._events import Called
+from ._form import snapshot_ids
+from ._frame import Frame, in_frame
+from ._stored import get_value
+from ._writer import INTENT, OUTCOME
+
+if TYPE_CHECKING:
+    from ._journal import Journal
+
+Body = Callable[[], Awaitable[object]]
+INLINE_ARGUMENTS = 512
+"""Bytes of arguments that stand in the receipt itself."""
+
+
+class Passage:
+    """What one performed effect goes through; lives as long as the call."""
+
+    __slots__ = ("arguments", "call", "effect", "frame", "idempotency", "inner", "journal", "key", "receipt", "tried")
+
+    def __init__(
+        self,
+        journal: "Journal",
+        call: Call,
+        key: bytes,
+        frame: Frame,
+        arguments: Encoded,
+        idempotency: Idempotency | None = None,
+    ) -> None:
+        self.journal = journal
+        self.call = call
+        self.effect = call.effect
+        self.key = key
+        self.frame = frame
+        self.arguments = arguments
+        self.idempotency = idempotency or call.effect.idempotency
+        self.inner = frame.inside(key, self.idempotency)
+        self.receipt = journal.receipt(key)
+        """what was known when the call was made"""
+        self.tried = 0 if self.receipt is None else self.receipt.tried
+
+    # -- the way in -----------------------------------------------------------------------------------------------
+
+    async def settle(self, body: Body) -> object:
+        """Enters the body, or returns or raises what is known. Raises `Parked`, `Superseded`, `Halted`."""
+        journal, receipt = self.journal, self.receipt
+        journal.must_go_on()
+        journal.guard.ask(self.key)
+        verdict = Verdict.DO if self.key in journal.mine else journal.verdict(self.effect, receipt)
+        if receipt is None or verdict is Verdict.DO:
+            async with self._outside():
+                return await self._enter(body)
+        if verdict in (Verdict.REUSE, Verdict.RAISE):
+            return await self._known(receipt)
+        # After a resume all questions were asked before the program was entered; a version that changed is seen here.
+        kind = QuestionKind.DIVERGED if verdict is Verdict.DIVERGED else QuestionKind.IN_DOUBT
+        await journal.park([journal.asking(kind, receipt, self.effect)])
+
+    async def answer(self, ask: Body) -> object:
+        """A call that handlers handle: recorded only where they answer it without reaching a body."""
+        self.journal.must_go_on()
+        if self.receipt is not None:
+            return await self._known(self.receipt)
+        with in_frame(self.frame.handled()) as seen:
+            try:
+                value = await ask()
+            except Exception as error:
+                if seen.reached:
+                    raise
+                raise self._fail(error) from error
+        return value if seen.reached else self._perform(value)
+
+    async def _known(self, receipt: Receipt) -> object:
+        """The recorded result, or the recorded error raised."""
+        self.journal.guard.reuse(self.key)
+        await self._bring_back(receipt)
+        if receipt.outcome is None:
+            return None
+        value = await get_value(self.journal.store, receipt.outcome, self.journal.types)
+        if receipt.status is Status.FAILED and isinstance(value, Failure):
+            raise error_of(value, self.effect.raises)
+        return value
+
+    async def _bring_back(self, receipt: Receipt) -> None:
+        """World changes that a decision `performed` kept are applied where the call is asked for."""
+        journal = self.journal
+        if receipt.world is None or (0 < receipt.number <= journal.forked and not receipt.stale):
+            return
+        before, after = await get_value(journal.store, receipt.world, journal.types)  # type: ignore[misc]
+        await journal.world.apply(journal.store.contents, snapshot_ids(before), snapshot_ids(after))
+        journal.keep(back := evolve(receipt, stale=False))
+        journal.writer.land(back)
+
+    # -- the body -------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _outside(self) -> AsyncIterator[None]:
+        """The place of a call that changes the outside: after all that was asked before, alone under its parent."""
+        if not self.effect.idempotency.outside:
+            yield
+            return
+        tally = self.frame.tally
+        if tally.running:
+            raise ConcurrentCalls(self.effect.name, tally.running)
+        tally.running = self.effect.name
+        try:
+            if self.receipt is None or self.receipt.status is Status.WITHDRAWN:
+                levels = guarded_levels(self.key, recorded=self.frame.under_reply)
+                await self.journal.guarded(self.frame, levels)
+            yield
+        finally:
+            tally.running = ""
+
+    async def _enter(self, body: Body) -> object:
+        journal = self.journal
+        self.inner.writes_world = self.effect.writes_world
+        alone = self.effect.writes_world and bool(journal.world.systems)
+        async with contextlib.AsyncExitStack() as stack:
+            if self.idempotency is not Idempotency.COMPOSITE:
+                await stack.enter_async_context(journal.gate.running(self.key, alone=alone))
+            await self._intend()
+            journal.must_go_on()
+            await journal.claim.ensure()
+            journal.mine.pop(self.key, None)
+            try:
+                value = await self._attempts(body)
+            except Exception as error:
+                await journal.guarded(self.inner, (self.key,))
+                raised = self._fail(error)
+            else:
+                await journal.guarded(self.inner, (self.key,))
+                value, raised = self._perform_or_fail(value)
+        await self._boundary()
+        if raised is not None:
+            raise raised
+        return value
+
+    async def _intend(self) -> None:
+        """Makes the intent durable where the class needs one. A decision `redo` is consumed by the next try's intent."""
+        journal, receipt = self.journal, self.receipt
+        if self.key in journal.mine or not self._needs_intent():
+            return
+        if receipt is not None and receipt.status is Status.INTENDED and not journal.facts(receipt).redo:
+            return  # KEYED within its window, or IDEMPOTENT: the try that its first intent began
+        self.tried += 1
+        intent = self.new(Status.INTENDED, tried=self.tried)
+        journal.mine[self.key] = intent
+        await journal.durable(INTENT, [Called(receipt=intent)], values=apart(intent, self.arguments))
+
+    def _needs_intent(self) -> bool:
+        """ONCE and KEYED always; IDEMPOTENT where its arguments are not those of a recorded reply."""
+        idempotency = self.effect.idempotency
+        return idempotency.doubtful or (idempotency is Idempotency.IDEMPOTENT and not self.frame.recorded)
+
+    async def _attempts(self, body: Body) -> object:
+        """Runs the body; a doubtful call that ended ambiguously is repeated with its key, probed, or parked."""
+        again = self.effect.idempotency is Idempotency.KEYED
+        while True:
+            try:
+                return await self._run(body)
+            except self.effect.ambiguous as error:
+                if again and isinstance(error, Exception):
+                    again = False
+                    continue
+                found = await self._in_doubt(error)
+                if not isinstance(found, NotPerformed):
+                    return found
+
+    async def _run(self, body: Body) -> object:
+        journal = self.journal
+        current = CurrentCall(
+            call=self.call,
+            idempotency_key=journal.idempotency_key(self.key),
+            attempt=journal.claim.epoch,
+            tried=max(0, self.tried - 1),
+        )
+        token = CURRENT.set(current)
+        try:
+            with in_frame(self.inner), journal.guard.running(self.inner):
+                reach(CrashPoint.BODY_BEFORE)
+                value = await body()
+                reach(CrashPoint.BODY_AFTER)
+                return value
+        finally:
+            CURRENT.reset(token)
+
+    async def _in_doubt(self, error: BaseException) -> object:
+        """Nobody knows how the call ended, though the process lives. Its request may still be under way, so only a
+        final "not performed" counts. Returns what a probe found, or parks."""
+        journal = self.journal
+        journal.keep(doubt := self.new(Status.IN_DOUBT, tried=self.tried))
+        if self.effect.prober is not None:
+            finding = await self.effect.prober(self.call)
+            if isinstance(finding, Performed):
+                return finding.result
+            if isinstance(finding, NotPerformed) and finding.final:
+                return finding
+        why = f"the call ended with {type(error).__name__}: it may have happened, or may still happen"
+        asking = journal.asking(QuestionKind.IN_DOUBT, doubt, self.effect, why)
+        await journal.park([asking], [Called(receipt=doubt)], values=apart(doubt, self.arguments))
+
+    # -- the outcome ----------------------------------------------------------------------------------------------
+
+    def _perform_or_fail(self, value: object) -> tuple[object, Exception | None]:
+        try:
+            return self._perform(value), None
+        except NotPortable as error:
+            # It happened, and its result is lost: the program is told so, now and on every resume.
+            return None, self._fail(error)
+
+    def _perform(self, value: object) -> object:
+        """Lands a result; returns it in normal form, as a resumed program sees it."""
+        outcome = encode(value, f"the result of {self.effect.name}")
+        self._land(Status.PERFORMED, outcome)
+        return outcome.value
+
+    def _fail(self, error: Exception) -> Exception:
+        """Lands an observed error; returns it as a resumed program meets it."""
+        failure = failure_of(error)
+        self._land(Status.FAILED, encode(failure))
+        rebuilt = error_of(failure, self.effect.raises)
+        return error if type(rebuilt) is type(error) else rebuilt
+
+    def _land(self, status: Status, outcome: Encoded) -> None:
+        note = None if self.inner.note is None else encode(self.inner.note, f"the note of {self.effect.name}")
+        receipt = evolve(
+            self.new(status, tried=self.tried),
+            outcome=outcome.digest,
+            note=None if note is None else note.digest,
+        )
+        self.journal.keep(receipt)
+        values = (outcome, *apart(receipt, self.arguments), *(() if note is None else (note,)))
+        self.journal.writer.land(receipt, *values)
+        reach(CrashPoint.LANDED)
+
+    async def _boundary(self) -> None:
+        """Commits an outcome that must not wait for the gap, after a look at what rests on an older one."""
+        contained = self.idempotency is Idempotency.CONTAINED
+        if contained:
+            await self._check_same()
+            # A body that acts itself and performs a CONTAINED effect changes the world with its own outcome: one
+            # snapshot must hold both.
+            self.frame.writes_world |= self.frame.idempotency is not Idempotency.COMPOSITE
+        nested = not self.frame.recorded
+        if self.inner.writes_world or (contained and nested and self.journal.gate.idle):
+            await self.journal.snapshot()
+        elif nested and self.idempotency.doubtful:
+            await self.journal.durable(OUTCOME)
+
+    async def _check_same(self) -> None:
+        """A redone CONTAINED call with another result: what later calls did may rest on the old one."""
+        journal, before, now = self.journal, self.receipt, self.journal.receipt(self.key)
+        if before is None or now is None or before.status is not Status.PERFORMED or before.outcome == now.outcome:
+            return
+        later = changes_decisions(before, journal.receipts.values(), journal.guard.excused)
+        if later:
+            why = f"{self.effect.name} gave another result than before, and this call came after it"
+            await journal.park([journal.asking(QuestionKind.DIVERGED, receipt, None, why) for receipt in later])
+
+    def new(self, status: Status, *, tried: int) -> Receipt:
+        """A receipt of this call, not yet durable."""
+        long = len(self.arguments.body) > INLINE_ARGUMENTS
+        return Receipt(
+            key=self.key,
+            step=self.journal.step,
+            effect=self.effect.name,
+            version=self.effect.version,
+            idempotency=self.idempotency,
+            status=status,
+            writes_world=self.effect.writes_world,
+            arguments=None if long else self.arguments.body,
+            arguments_object=self.arguments.digest if long else None,
+            tried=tried,
+            at=wall_clock_s(),
+        )
+
+
+def apart(receipt: Receipt, arguments: Encoded) -> tuple[Encoded, ...]:
+    """What must be stored beside a receipt: arguments that are too long for it."""
+    return (arguments,) if receipt.arguments_object is not None else ()

@@ -1,0 +1,140 @@
+"""Entering a claimed run and ending the attempt, however it ends."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import evolve, frozen
+
+from effects import EffectError, Parked
+from effects._failure import Failure, failure_of
+from effects._layer import LAYER
+
+from ._attempt import Attempt
+from ._codec import encode
+from ._crashpoint import CrashPoint, reach
+from ._errors import Halted, Held, SavepointError, Superseded
+from ._frame import in_frame
+from ._gap import pass_gap
+from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint, using_world
+from ._resumable import CURRENT_RUN, Bound
+from ._run import RunStatus
+from ._settle import Failing, settle_doubts
+from ._world import World
+
+
+@frozen(kw_only=True)
+class Played:
+    """How an attempt ended."""
+
+    status: RunStatus
+    value: Any = None
+    error: Failure | None = None
+    step: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+async def play(attempt: Attempt) -> Played:
+    """Settles what is in doubt, forks the world, enters the resume function, and commits how it ended.
+
+    Raises `Held` (the run was lost to another attempt), what stopped the attempt (`NotWritable`, ...), and
+    cancellation, after the run is marked interrupted.
+    """
+    try:
+        async with attempt.claim.renewing(asyncio.current_task()):
+            return await _played(attempt)
+    except Superseded:
+        run_id = attempt.record.run_id
+        raise Held(f"run {run_id} was taken over by another attempt", next=f"savepoint show {run_id}") from None
+    except Halted as halted:
+        raise halted.cause from halted
+    finally:
+        attempt.claim.release()
+
+
+async def _played(attempt: Attempt) -> Played:
+    try:
+        if await settle_doubts(attempt):
+            return await _end(attempt, RunStatus.WAITING)
+        async with attempt.world() as world:
+            attempt.journal.world = world
+            return await _enter(attempt, world)
+    except Parked:
+        return await _end(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else RunStatus.WAITING)
+    except Failing as failing:
+        return await _end(attempt, RunStatus.FAILED, error=failing.failure)
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        status = RunStatus.CANCELLED if attempt.claim.cancel_wanted else RunStatus.INTERRUPTED
+        played = await _end(attempt, status)
+        if status is RunStatus.CANCELLED and (task := asyncio.current_task()) is not None:
+            task.uncancel()
+            return played
+        raise
+    except SavepointError:
+        # Before the program was entered: the claim is given back, so that the cause can be mended and resumed.
+        await _end(attempt, RunStatus.INTERRUPTED)
+        raise
+
+
+async def _enter(attempt: Attempt, world: World) -> Played:
+    journal = attempt.journal
+    try:
+        with _scope(attempt, world):
+            reach(CrashPoint.ENTER)
+            value = await call(attempt.savepoint.resume, world, attempt.record.run_id)
+            await journal.close_step()
+            result = encode(value, "the result of the run")
+            await publish_end(End(status="result", value=value), world)
+    except Abandoned:
+        await publish_end(End(status="abandoned"), world)
+        return await _end(attempt, RunStatus.CANCELLED)
+    except Exception as error:  # noqa: BLE001  whatever the program raises is how the run ended
+        journal.must_go_on()
+        await publish_end(End(status="error", value=error), world)
+        return await _end(attempt, RunStatus.FAILED, error=_failure(error))
+    final = await world.snapshot(attempt.store.contents)
+    played = await _end(attempt, RunStatus.COMPLETED, result=result, final=final)
+    return evolve(played, value=result.value)
+
+
+def _failure(error: Exception) -> Failure:
+    failure = failure_of(error)
+    move = error.next if isinstance(error, SavepointError | EffectError) else ""
+    return evolve(failure, message=f"{failure.message} (next: {move})") if move else failure
+
+
+async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
+    await attempt.end(status, **how)
+    return Played(
+        status=status, error=how.get("error"), step=attempt.journal.step, warnings=tuple(attempt.warnings)
+    )
+
+
+@contextlib.contextmanager
+def _scope(attempt: Attempt, world: World) -> Iterator[None]:
+    """What the program runs in: the journal as the layer, its world, its savepoints persisted."""
+
+    async def persist(point: Point) -> Any:
+        if point.end is not None:
+            return None
+        if why := await pass_gap(attempt.journal, point):
+            attempt.warnings.append(f"no savepoint at step {attempt.journal.step}: {why}")
+        # A handler further out sees the point too; what it returns is what the program goes on with.
+        return await savepoint(
+            point.name, key=point.key, resume=point.resume, state=point.state, default=point.default
+        )
+
+    token = LAYER.set(attempt.journal)
+    try:
+        with in_frame(attempt.journal.root), using_world(world), at_savepoint(persist):
+            yield
+    finally:
+        LAYER.reset(token)
+
+
+async def call(resume: Bound, world: World, run_id: str) -> Any:
+    """Enters a resume function with its arguments."""
+    arguments = {name: run_id if value == CURRENT_RUN else value for name, value in resume.arguments.items()}
+    return await resume.resumable.enter(world, arguments)
+

@@ -1,0 +1,271 @@
+"""Running a program durably: `run_program` starts or answers it, `resume_program` continues it, `fork_program` branches.
+
+The agent loop is such a program; nothing here knows of models.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from effects._failure import Failure
+from effects._question import Question, QuestionKind
+
+from ._ambient import fresh_bytes, wall_clock_s
+from ._begin import claim_run, create
+from ._claim import LEASE_S, alive, owner_of
+from ._codec import encode
+from ._errors import Conflict, Held, Missing, Usage
+from ._events import LINEAGE_SIZE, read_head, read_mark
+from ._form import form_of, plain_ids, read_form, savepoint_of
+from ._past import Standing, read_marks, read_standing
+from ._play import Played, play
+from ._questions import open_questions
+from ._resumable import Bound, Registry
+from ._run import IfExists, Recovery, RunRecord, RunStatus, read_run, run_key
+from ._store import Space, Store
+from ._stored import get_value
+from ._world import World
+
+
+@frozen(kw_only=True)
+class RunResult:
+    """How a run stands after an attempt, or as the store knows it."""
+
+    run_id: str
+    status: RunStatus
+    value: Any = None
+    """the program's result, where it completed"""
+    error: Failure | None = None
+    step: int = 0
+    """savepoints published so far"""
+    questions: tuple[Question, ...] = ()
+    """what a waiting run waits for"""
+    replayed: bool = False
+    """answered from the store: nothing was run, and new input was ignored"""
+    warnings: tuple[str, ...] = ()
+    may_repeat: tuple[str, ...] = ()
+    """a fork: the effects of ONCE and KEYED calls after its savepoint, which it may do again"""
+
+
+async def run_program(
+    program: Bound,
+    *,
+    store: Store,
+    run_id: str | None = None,
+    world: World | None = None,
+    registry: Registry | None = None,
+    if_exists: IfExists | str = IfExists.RESUME,
+    recovery: Recovery | str = Recovery.REUSE,
+    lease_s: float = LEASE_S,
+    meta: Mapping[str, object] | None = None,
+    caused_by: str | None = None,
+    abandon: bool = False,
+) -> RunResult:
+    """Runs `function.at(...)` durably under `run_id`, an idempotency key (a fresh one by default).
+
+    A run that exists is handled by `if_exists`: `resume` continues it (or returns its stored result), `restart` starts
+    it anew, `fail` and `resume_only` refuse what is there or is not. `world` is the host: the program works in a fork.
+    Raises `Usage`, `NotPortable`, `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`.
+    """
+    run_id = run_id or f"run-{fresh_bytes(6).hex()}"
+    policy = IfExists(if_exists)
+    registry = (registry or Registry()).including(program.resumable)
+    record = await find_run(store, run_id)
+    if record is None and policy is IfExists.RESUME_ONLY:
+        raise Missing(f"there is no run {run_id}", next="savepoint runs lists the known ones")
+    if record is not None and policy is IfExists.FAIL:
+        raise Conflict(f"run {run_id} exists already ({record.status})", next="choose another run id")
+    if record is not None and policy is not IfExists.RESTART:
+        return await _continue(store, record, world or World(), registry, lease_s)
+    if record is not None:
+        await _may_restart(store, record, registry, abandon=abandon)
+    fresh = RunRecord(
+        run_id=run_id,
+        lineage=fresh_bytes(LINEAGE_SIZE),
+        status=RunStatus.RUNNING,
+        program=program.resumable.name,
+        created_at=wall_clock_s(),
+        changed_at=wall_clock_s(),
+        recovery=Recovery(recovery),
+        caused_by=caused_by,
+        meta=dict(meta or {}),
+    )
+    return await _start(store, fresh, program, world or World(), registry, lease_s, former=record)
+
+
+async def resume_program(
+    run_id: str, *, store: Store, world: World | None = None, registry: Registry, lease_s: float = LEASE_S
+) -> RunResult:
+    """Continues a stopped run from its newest good savepoint; a completed one is answered from the store.
+
+    A waiting run without all its decisions stays waiting and runs nothing. Raises `Missing`, `Held`, `Conflict` (the
+    run was cancelled), `Corrupt`, `Foreign`, `Newer`, `NotWritable`.
+    """
+    return await _continue(store, await get_run(store, run_id), world or World(), registry, lease_s)
+
+
+async def fork_program(
+    run_id: str,
+    *,
+    store: Store,
+    registry: Registry,
+    at: int | None = None,
+    fork_id: str | None = None,
+    world: World | None = None,
+    lease_s: float = LEASE_S,
+) -> RunResult:
+    """A new run that starts at savepoint `at` (a step; the newest by default) of another one and runs to its end.
+
+    It has a lineage of its own: no receipts, so it does again what came after the savepoint; `may_repeat` lists it.
+    """
+    parent = await get_run(store, run_id)
+    step, point = await _point_at(store, parent, at)
+    savepoint = await read_form(store, point, registry)
+    standing = await read_standing(store, parent.lineage, registry)
+    fresh = evolve(
+        parent,
+        run_id=fork_id or f"{run_id}-fork-{fresh_bytes(3).hex()}",
+        lineage=fresh_bytes(LINEAGE_SIZE),
+        status=RunStatus.RUNNING,
+        attempts=0,
+        created_at=wall_clock_s(),
+        changed_at=wall_clock_s(),
+        result=None,
+        error=None,
+        final=None,
+        settled=None,
+        resumed_from=None,
+        caused_by=f"{run_id}@{step}",
+    )
+    if await find_run(store, fresh.run_id) is not None:
+        raise Conflict(f"run {fresh.run_id} exists already", next="choose another id for the fork")
+    attempt = await create(
+        store, fresh, [], savepoint, host=world or World(), registry=registry, lease_s=lease_s
+    )
+    result = await _result(store, fresh.run_id, await play(attempt), registry)
+    repeat = sorted({r.effect for r in standing.past.receipts.values() if r.idempotency.doubtful and r.step >= step})
+    return evolve(result, may_repeat=tuple(repeat))
+
+
+async def _point_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, bytes]:
+    marks = await read_marks(store, run.lineage)
+    step = max(marks) if at is None and marks else at
+    if step is None or step not in marks:
+        known = ", ".join(map(str, sorted(marks))) or "none"
+        raise Missing(f"run {run.run_id} has no savepoint at step {at}", next=f"it has: {known}")
+    return step, read_mark(marks[step]).point
+
+
+async def _may_restart(store: Store, record: RunRecord, registry: Registry, *, abandon: bool) -> None:
+    lease = await owner_of(store, run_key(record.run_id))
+    if lease is not None and alive(store, record.lineage, lease):
+        raise Held(f"run {record.run_id} is running in process {lease.process}", next="wait for it, or stop that process")
+    doubts = [
+        question.id
+        for question in await open_questions(store, record.lineage, registry.types)
+        if question.kind is QuestionKind.IN_DOUBT
+    ]
+    if doubts and not abandon:
+        raise Conflict(
+            f"run {record.run_id} has calls in doubt ({', '.join(doubts)}): a restart would forget them",
+            next=f"savepoint decide {record.run_id} {doubts[0]} VERDICT first, or restart with abandon",
+        )
+
+
+async def _start(
+    store: Store,
+    record: RunRecord,
+    program: Bound,
+    host: World,
+    registry: Registry,
+    lease_s: float,
+    *,
+    former: RunRecord | None,
+) -> RunResult:
+    ids = await host.snapshot(store.contents)
+    form = form_of("start", None, program, host.cells, ids)
+    base = encode(plain_ids(ids)) if ids else None
+    record = evolve(record, base=None if base is None else base.digest)
+    values = [form] if base is None else [form, base]
+    attempt = await create(
+        store,
+        record,
+        values,
+        savepoint_of(form.digest, form.value, registry),
+        host=host,
+        registry=registry,
+        lease_s=lease_s,
+        former=former,
+    )
+    return await _result(store, record.run_id, await play(attempt), registry)
+
+
+async def _continue(
+    store: Store, record: RunRecord, host: World, registry: Registry, lease_s: float
+) -> RunResult:
+    if record.status is RunStatus.COMPLETED:
+        return await stored_result(store, record, registry)
+    if record.status is RunStatus.CANCELLED:
+        raise Conflict(f"run {record.run_id} was cancelled", next="start it anew with if_exists=restart")
+    lease = await owner_of(store, run_key(record.run_id))
+    if lease is not None and alive(store, record.lineage, lease):
+        raise Held(
+            f"run {record.run_id} is held by process {lease.process} (attempt {lease.epoch})",
+            next=f"wait for it, or stop that process; then: savepoint resume {record.run_id}",
+        )
+    standing = await read_standing(store, record.lineage, registry)
+    if record.status is RunStatus.WAITING and await _still_open(store, record, standing, registry):
+        return await _standing_result(store, record, standing, registry)
+    attempt = await claim_run(store, record, standing, host=host, registry=registry, lease_s=lease_s)
+    return await _result(store, record.run_id, await play(attempt), registry)
+
+
+async def _still_open(store: Store, record: RunRecord, standing: Standing, registry: Registry) -> bool:
+    waiting = await open_questions(store, record.lineage, registry.types)
+    return any(question.step >= standing.step for question in waiting)
+
+
+async def _standing_result(store: Store, record: RunRecord, standing: Standing, registry: Registry) -> RunResult:
+    played = Played(status=RunStatus.WAITING, step=standing.head.step, warnings=standing.warnings)
+    return await _result(store, record.run_id, played, registry)
+
+
+async def _result(store: Store, run_id: str, played: Played, registry: Registry) -> RunResult:
+    questions: tuple[Question, ...] = ()
+    if played.status is RunStatus.WAITING:
+        record = await get_run(store, run_id)
+        questions = tuple(await open_questions(store, record.lineage, registry.types))
+    return RunResult(
+        run_id=run_id,
+        status=played.status,
+        value=played.value,
+        error=played.error,
+        step=played.step,
+        questions=questions,
+        warnings=played.warnings,
+    )
+
+
+async def stored_result(store: Store, record: RunRecord, registry: Registry) -> RunResult:
+    """The result of a completed run, without running anything."""
+    row = await store.read(Space.HEAD, record.lineage)
+    value = None if record.result is None else await get_value(store, record.result, registry.types)
+    step = 0 if row is None else read_head(row).step
+    return RunResult(
+        run_id=record.run_id, status=record.status, value=value, error=record.error, step=step, replayed=True
+    )
+
+
+async def find_run(store: Store, run_id: str) -> RunRecord | None:
+    """The record of a run, or None. Raises `Usage` for what cannot be an id."""
+    row = await store.read(Space.RUN, run_key(run_id))
+    return None if row is None else read_run(row)
+
+
+async def get_run(store: Store, run_id: str) -> RunRecord:
+    """Raises `Missing`."""
+    record = await find_run(store, run_id)
+    if record is None:
+        raise Missing(f"there is no run {run_id}", next="savepoint runs lists the known ones")
+    return record

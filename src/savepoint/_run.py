@@ -1,0 +1,153 @@
+"""Run records: what a run is, its status, and the one table of legal transitions (`design/0006-runs.md`)."""
+
+from enum import StrEnum
+from typing import cast
+
+from attrs import field, frozen
+
+from effects._failure import Failure
+
+from ._codec import dumps, loads
+from ._errors import Corrupt, Usage
+from ._store import Row
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+_R, _W, _I = RunStatus.RUNNING, RunStatus.WAITING, RunStatus.INTERRUPTED
+_C, _F, _X = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED
+
+TRANSITIONS: dict[RunStatus | None, frozenset[RunStatus]] = {
+    None: frozenset({_R}),
+    _R: frozenset({_R, _W, _I, _C, _F, _X}),  # to itself: an orphan that a new attempt claims
+    _W: frozenset({_R, _X}),
+    _I: frozenset({_R, _X}),
+    _F: frozenset({_R, _X}),
+    _C: frozenset(),
+    _X: frozenset(),
+}
+
+ENDED = frozenset({_C, _X})
+"""Statuses that no attempt ever leaves."""
+
+
+def may(status: RunStatus | None, to: RunStatus) -> bool:
+    """Whether a run may go from one status to another (`None`: from nothing)."""
+    return to in TRANSITIONS[status]
+
+
+class IfExists(StrEnum):
+    """What happens when the run id is known already (the first seed's four policies)."""
+
+    RESUME = "resume"
+    RESTART = "restart"
+    FAIL = "fail"
+    RESUME_ONLY = "resume_only"
+
+
+class Recovery(StrEnum):
+    """What a performed ONCE call after the savepoint means: reuse its result, or ask (`strict`)."""
+
+    REUSE = "reuse"
+    STRICT = "strict"
+
+
+@frozen(kw_only=True)
+class RunRecord:
+    """One run. Digests name objects; times are wall clock seconds since 1970 and order nothing."""
+
+    run_id: str
+    lineage: bytes
+    status: RunStatus
+    program: str
+    """name of the resumable that the run started with"""
+    attempts: int = 0
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    recovery: Recovery = Recovery.REUSE
+    result: bytes | None = None
+    """the returned value's object"""
+    error: Failure | None = None
+    resumed_from: int | None = None
+    """step of the savepoint that the newest attempt started from"""
+    caused_by: str | None = None
+    """the run that this one was forked from"""
+    base: bytes | None = None
+    """the host world's snapshot ids at the start: what a merge compares with"""
+    final: bytes | None = None
+    """the world's snapshot ids at the end"""
+    settled: str | None = None
+    """`merged` or `discarded`: the end of the run's world"""
+    meta: dict[str, object] = field(factory=dict[str, object])
+    """what the caller keeps with the run (the agent's name, the input's object); portable"""
+
+
+def run_key(run_id: str) -> bytes:
+    """The row key of a run. Raises `Usage` for text that cannot be an id."""
+    if not run_id or len(run_id) > 256 or not run_id.isprintable():  # noqa: PLR2004
+        raise Usage(f"{run_id!r} is not a run id", next="use 1 to 256 printable characters")
+    try:
+        return run_id.encode()
+    except UnicodeEncodeError as error:
+        raise Usage(f"{run_id!r} is not a run id", next="use valid text") from error
+
+
+def former_key(record: RunRecord) -> bytes:
+    """Where the record of a restarted run is kept: an id has no NUL, so this is no other run's key."""
+    return run_key(record.run_id) + b"\0" + record.lineage
+
+
+def write_run(record: RunRecord) -> bytes:
+    error = None if record.error is None else [record.error.kind, record.error.message]
+    return dumps({
+        "run_id": record.run_id,
+        "lineage": record.lineage,
+        "status": record.status.value,
+        "program": record.program,
+        "attempts": record.attempts,
+        "created_at": record.created_at,
+        "changed_at": record.changed_at,
+        "recovery": record.recovery.value,
+        "result": record.result,
+        "error": error,
+        "resumed_from": record.resumed_from,
+        "caused_by": record.caused_by,
+        "base": record.base,
+        "final": record.final,
+        "settled": record.settled,
+        "meta": record.meta,
+    })
+
+
+def read_run(row: Row) -> RunRecord:
+    """Fields that this version does not know are ignored. Raises `Corrupt`."""
+    try:
+        plain = cast("dict[str, object]", loads(row.body))
+        error = cast("list[str] | None", plain.get("error"))
+        return RunRecord(
+            run_id=cast("str", plain["run_id"]),
+            lineage=cast("bytes", plain["lineage"]),
+            status=RunStatus(cast("str", plain["status"])),
+            program=cast("str", plain["program"]),
+            attempts=cast("int", plain["attempts"]),
+            created_at=cast("float", plain["created_at"]),
+            changed_at=cast("float", plain["changed_at"]),
+            recovery=Recovery(cast("str", plain["recovery"])),
+            result=cast("bytes | None", plain.get("result")),
+            error=None if error is None else Failure(kind=error[0], message=error[1]),
+            resumed_from=cast("int | None", plain.get("resumed_from")),
+            caused_by=cast("str | None", plain.get("caused_by")),
+            base=cast("bytes | None", plain.get("base")),
+            final=cast("bytes | None", plain.get("final")),
+            settled=cast("str | None", plain.get("settled")),
+            meta=cast("dict[str, object]", plain.get("meta", {})),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise Corrupt(f"the record of run {row.key!r}: {error}", next="savepoint verify") from error

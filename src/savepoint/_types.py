@@ -1,0 +1,228 @@
+"""Stable names for user classes, and the explicit registry without which no stored class is ever built.
+
+A class is stored under a name and a version that its author chose, never under its import path.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cached_property
+from typing import TypeVar, cast
+
+import attrs
+from attrs import field, frozen
+
+from ._errors import Corrupt, Foreign, Newer, SavepointError, Usage
+
+C = TypeVar("C", bound=type)
+Fields = dict[str, object]
+Migration = Callable[[Fields], Fields]
+"""Takes the fields that a version stored (of an enum: `{"member": name}`), returns those of the next version."""
+
+MARK = "__portable__"
+
+
+@frozen(kw_only=True, eq=False)
+class Plan:
+    """How one class is taken apart and built again."""
+
+    cls: type
+    name: str
+    version: int
+    enum: bool = False
+    fields: tuple[str, ...] = ()
+    """attribute names in canonical order; an enum has none"""
+    arguments: Mapping[str, str] = field(factory=dict[str, str])
+    """attribute name -> parameter of `__init__`"""
+    immutable: bool
+    """instances cannot be assigned to (their fields may still hold something mutable)"""
+    direct: bool = False
+    """every field is a parameter of its own name"""
+    derived: frozenset[str] = frozenset()
+    """names that an instance's `__dict__` may hold beside the fields: cached properties"""
+
+    def surplus(self, value: object) -> str | None:
+        """An attribute of this instance that is no field and would be lost, if there is one."""
+        held: Mapping[str, object] = getattr(value, "__dict__", {})
+        if len(held) <= len(self.fields) and held.keys() <= self.arguments.keys():
+            return None
+        return next((name for name in held if name not in self.arguments and name not in self.derived), None)
+
+    def build(self, fields: Fields) -> object:
+        """An instance with exactly these fields, through `__init__`, so that its validators see stored data too."""
+        if fields.keys() != self.arguments.keys():
+            raise Foreign(
+                f"{self.name} version {self.version} has the fields {sorted(self.arguments)}, stored are {sorted(fields)}",
+                next="raise the version of the class and register a migration",
+            )
+        taken = fields if self.direct else {a: fields[name] for name, a in self.arguments.items() if a}
+        try:
+            built: object = self.cls(**taken)
+            if len(taken) < len(fields):  # not all are parameters of `__init__`
+                for name in (name for name, argument in self.arguments.items() if not argument):
+                    object.__setattr__(built, name, fields[name])
+        except Exception as error:
+            raise Foreign(f"{self.name} does not accept these fields: {error}") from error
+        self._check_kept(built, fields)
+        return built
+
+    def _check_kept(self, built: object, fields: Fields) -> None:
+        for name, wanted in fields.items():
+            kept: object = getattr(built, name)
+            if kept is not wanted and (type(kept) is not type(wanted) or kept != wanted):
+                raise Foreign(f"{self.name}.{name} is changed by the class's own __init__", next="make it idempotent")
+
+    def member(self, fields: Fields) -> Enum:
+        """The enum member of this name."""
+        name = fields.get("member")
+        found = cast("type[Enum]", self.cls).__members__.get(name) if isinstance(name, str) else None
+        if found is None or found.name != name:  # an alias has its member's name, so it would not encode to itself
+            raise Foreign(f"{self.name} has no member {name!r}", next="register a migration that maps it")
+        return found
+
+
+def plan_of(cls: type) -> Plan | None:
+    """The plan of this very class; subclasses do not inherit it, they may hold more than it knows."""
+    plan: Plan | None = cls.__dict__.get(MARK)
+    return plan if plan is not None and plan.cls is cls else None
+
+
+def portable(name: str, *, version: int = 1) -> Callable[[C], C]:
+    """Gives an enum, attrs class or dataclass its stable name; stands above the decorator that makes the class.
+
+    Raises `Usage` for other classes and for those that their own fields cannot build.
+    """
+    if not name or version < 1:
+        raise Usage(f"portable({name!r}, version={version}): a name and a version of at least 1 are needed")
+
+    def mark(cls: C) -> C:
+        plan = _enum_plan(cls, name, version) if issubclass(cls, Enum) else _record_plan(cls, name, version)
+        setattr(cls, MARK, plan)
+        return cls
+
+    return mark
+
+
+def _enum_plan(cls: type, name: str, version: int) -> Plan:
+    return Plan(cls=cls, name=name, version=version, enum=True, immutable=True)
+
+
+def _record_plan(cls: type, name: str, version: int) -> Plan:
+    if "__attrs_attrs__" in cls.__dict__:
+        arguments = {f.name: f.alias or f.name if f.init else "" for f in attrs.fields(cls)}
+        immutable = attrs.inspect(cls).is_frozen
+    elif "__dataclass_fields__" in cls.__dict__:
+        arguments = {f.name: f.name if f.init else "" for f in dataclasses.fields(cls)}
+        immutable = cls.__dict__["__dataclass_params__"].frozen
+    else:
+        raise Usage(
+            f"{cls.__name__} is no enum, attrs class or dataclass",
+            next="put @portable above the decorator that makes it one",
+        )
+    _check_buildable(cls, [argument for argument in arguments.values() if argument])
+    derived = {n for base in cls.__mro__ for n, v in vars(base).items() if isinstance(v, cached_property)}
+    return Plan(
+        cls=cls,
+        name=name,
+        version=version,
+        fields=tuple(sorted(arguments, key=lambda field_name: (len(field_name.encode()), field_name.encode()))),
+        arguments=arguments,
+        immutable=immutable,
+        direct=all(name == argument for name, argument in arguments.items()),
+        derived=frozenset(derived | {"__orig_class__"}),
+    )
+
+
+def _check_buildable(cls: type, arguments: Iterable[str]) -> None:
+    try:
+        inspect.signature(cls).bind(**dict.fromkeys(arguments))
+    except TypeError as error:
+        raise Usage(f"{cls.__name__} cannot be built from its own fields: {error}") from error
+
+
+def _index(classes: Iterable[type]) -> dict[str, Plan]:
+    plans: dict[str, Plan] = {}
+    for cls in classes:
+        plan = plan_of(cls)
+        if plan is None:
+            raise Usage(f"{cls.__name__} has no stable name", next=f"decorate it: @portable({cls.__name__.lower()!r})")
+        if plan.name in plans:
+            raise Usage(f"{plan.name!r} names both {plans[plan.name].cls.__name__} and {cls.__name__}")
+        plans[plan.name] = plan
+    return plans
+
+
+class Types:
+    """The classes that loading may build, and the migrations from their older versions. Immutable; `a | b` joins two.
+
+    `migrations[name, version]` turns the fields that this version stored into those of `version + 1`.
+    Raises `Usage` for classes without a stable name, duplicate names and migrations of nothing.
+    """
+
+    __slots__ = ("_migrations", "_plans")
+
+    def __init__(
+        self, classes: Iterable[type] = (), *, migrations: Mapping[tuple[str, int], Migration] | None = None
+    ) -> None:
+        self._plans = _index(classes)
+        self._migrations = dict(migrations or {})
+        for name, version in self._migrations:
+            if name not in self._plans or not 1 <= version < self._plans[name].version:
+                raise Usage(f"the migration of {name!r} from version {version} leads to no registered class")
+
+    def __or__(self, other: "Types") -> "Types":
+        classes = dict.fromkeys(plan.cls for plan in (*self._plans.values(), *other._plans.values()))
+        for key in self._migrations.keys() & other._migrations.keys():
+            if self._migrations[key] is not other._migrations[key]:
+                raise Usage(f"two migrations of {key[0]!r} from version {key[1]}")
+        return Types(classes, migrations=self._migrations | other._migrations)
+
+    def __repr__(self) -> str:
+        return f"Types({', '.join(sorted(self._plans))})"
+
+    def current(self, name: str, version: int) -> Plan | None:
+        """The plan of a record class, if this is the version that is registered."""
+        plan = self._plans.get(name)
+        return plan if plan is not None and plan.version == version and not plan.enum else None
+
+    def record(self, name: str, version: int, fields: Fields) -> object:
+        """What was stored under this name. Raises `Foreign` (unknown, does not fit) and `Newer`; builds nothing then."""
+        plan, fields = self._upgraded(name, version, fields)
+        if plan.enum:
+            raise Foreign(f"{name!r} is an enum here, a record is stored")
+        return plan.build(fields)
+
+    def member(self, name: str, version: int, member: str) -> Enum:
+        """The enum member stored under this name. Raises as `record` does."""
+        plan, fields = self._upgraded(name, version, {"member": member})
+        if not plan.enum:
+            raise Foreign(f"{name!r} is a record here, an enum is stored")
+        return plan.member(fields)
+
+    def _upgraded(self, name: str, version: int, fields: Fields) -> tuple[Plan, Fields]:
+        plan = self._plans.get(name)
+        if plan is None:
+            raise Foreign(
+                f"nothing is registered as {name[:100]!r}", next="add its class to the Types given to the reader"
+            )
+        if version > plan.version:
+            raise Newer(f"{name!r} was stored in version {version}, known is {plan.version}", next="upgrade")
+        if version < 1:
+            raise Corrupt(f"{name!r} was stored in version {version}")
+        for old in range(version, plan.version):
+            fields = self._migrate(name, old, fields)
+        return plan, fields
+
+    def _migrate(self, name: str, old: int, fields: Fields) -> Fields:
+        migration = self._migrations.get((name, old))
+        if migration is None:
+            raise Foreign(
+                f"{name!r} was stored in version {old}, and there is no migration from it", next="register one in Types"
+            )
+        try:
+            return dict(migration(dict(fields)))
+        except SavepointError:
+            raise
+        except Exception as error:
+            raise Foreign(f"the migration of {name!r} from version {old} failed: {error}") from error

@@ -1,0 +1,179 @@
+"""Packs: what is believed of a file, and what is said where it is damaged."""
+
+# ruff: noqa: ASYNC221  processes are waited for with nothing else going on
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from savepoint._errors import Corrupt, Missing, NotWritable
+from savepoint._packs import Packs
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
+
+
+async def filled(directory: Path, *bodies: bytes) -> tuple[Packs, list[bytes]]:
+    packs = Packs(directory)
+    digests = [await packs.put(body) for body in bodies]
+    await packs.flush()
+    return packs, digests
+
+
+async def test_nothing_is_made_before_the_first_write(tmp_path):
+    packs = Packs(tmp_path / "p")
+    with pytest.raises(Missing):
+        await packs.get(bytes(32))
+    assert not await packs.has(bytes(32))
+    await packs.flush()
+    assert not (tmp_path / "p").exists()
+
+
+async def test_what_is_held_can_be_read_before_it_is_flushed(tmp_path):
+    packs = Packs(tmp_path / "p")
+    digest = await packs.put(b"hello")
+    assert await packs.has(digest)
+    assert await packs.get(digest) == b"hello"
+
+
+async def test_equal_bytes_are_written_once_by_this_process_and_the_next(tmp_path):
+    packs, (one,) = await filled(tmp_path / "p", b"x" * 1000)
+    size = sum(file.stat().st_size for file in files(tmp_path / "p"))
+    assert await packs.put(b"x" * 1000) == one
+    await packs.flush()
+    _, (again,) = await filled(tmp_path / "p", b"x" * 1000)
+    assert again == one
+    assert sum(file.stat().st_size for file in files(tmp_path / "p")) == size < 1100
+
+
+async def test_two_writers_have_a_file_each_and_read_each_other(tmp_path):
+    one, (a,) = await filled(tmp_path / "p", b"a")
+    other, (b,) = await filled(tmp_path / "p", b"b")
+    assert len(files(tmp_path / "p")) == 2
+    assert await one.get_many([b, a, b]) == [b"b", b"a", b"b"]
+    assert await other.get_many([a, b]) == [b"a", b"b"]
+
+
+async def test_the_directory_and_its_files_are_private(tmp_path):
+    await filled(tmp_path / "p", b"a")
+    assert (tmp_path / "p").stat().st_mode & 0o777 == 0o700
+    assert [file.stat().st_mode & 0o777 for file in files(tmp_path / "p")] == [0o600]
+
+
+async def test_every_flipped_byte_leaves_the_content_equal_or_is_named(tmp_path):
+    _, digests = await filled(tmp_path / "p", b"first", b"", b"third")
+    (file,) = files(tmp_path / "p")
+    whole = file.read_bytes()
+    for position in range(len(whole)):
+        file.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+        found = 0
+        for digest, body in zip(digests, (b"first", b"", b"third"), strict=True):
+            try:
+                assert await Packs(tmp_path / "p").get(digest) == body
+                found += 1
+            except Corrupt as error:
+                assert digest.hex() in str(error)  # noqa: PT017
+                assert str(file) in str(error)  # noqa: PT017
+        assert found < 3
+
+
+async def test_every_cut_leaves_what_lies_before_it_and_is_never_overwritten(tmp_path):
+    bodies = (b"first", b"second", b"third")
+    _, digests = await filled(tmp_path / "p", *bodies)
+    (file,) = files(tmp_path / "p")
+    whole = file.read_bytes()
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        readable = 0
+        for digest, body in zip(digests, bodies, strict=True):
+            try:
+                assert await Packs(tmp_path / "p").get(digest) == body
+                readable += 1
+            except (Corrupt, Missing) as error:
+                assert digest.hex() in str(error)  # noqa: PT017
+        assert readable < 3
+        packs, again = await filled(tmp_path / "p", *bodies)
+        assert again == digests
+        assert await packs.get_many(digests) == list(bodies)
+        assert file.read_bytes() == whole[:length]
+        for other in files(tmp_path / "p"):
+            if other != file:
+                other.unlink()
+
+
+async def test_the_last_note_counts_and_survives(tmp_path):
+    packs = Packs(tmp_path / "p")
+    subject = await packs.put(b"subject")
+    assert await packs.noted(subject) is None
+    for remark in (b"one", b"two", b"one"):
+        await packs.note(subject, remark)
+        assert await packs.noted(subject) == remark
+        await packs.flush()
+        assert await packs.noted(subject) == remark
+        assert await Packs(tmp_path / "p").noted(subject) == remark
+    size = sum(file.stat().st_size for file in files(tmp_path / "p"))
+    await packs.note(subject, b"one")
+    await packs.flush()
+    assert sum(file.stat().st_size for file in files(tmp_path / "p")) == size
+
+
+async def test_a_note_is_never_taken_for_content_of_the_same_bytes(tmp_path):
+    packs = Packs(tmp_path / "p")
+    subject = await packs.put(b"subject")
+    await packs.note(subject, b"remark")
+    digest = await packs.put(subject + b"remark")
+    await packs.flush()
+    assert await Packs(tmp_path / "p").get(digest) == subject + b"remark"
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from savepoint._packs import Packs
+
+async def main():
+    packs = Packs(Path(sys.argv[1]))
+    print((await packs.put(b"kept")).hex(), flush=True)
+    await packs.flush()
+    await packs.put(b"held only")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_writers_pack_stays_readable(tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "p"], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    packs = Packs(tmp_path / "p")
+    assert await packs.get(bytes.fromhex(done.stdout.strip())) == b"kept"
+    await packs.put(b"more")
+    await packs.flush()
+    assert len(files(tmp_path / "p")) == 2
+
+
+async def test_a_full_disk_is_named_and_no_half_record_is_believed(tmp_path):
+    packs, (first,) = await filled(tmp_path / "p", b"first")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        small, large = await packs.put(b"small"), await packs.put(os.urandom(1000))
+        with pytest.raises(NotWritable):
+            await packs.flush()
+        assert await packs.get(first) == b"first"
+        with pytest.raises((Corrupt, Missing)):
+            await Packs(tmp_path / "p").get(large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    await packs.flush()  # what was held is tried again, in a new file
+    fresh = Packs(tmp_path / "p")
+    assert await fresh.get_many([first, small]) == [b"first", b"small"]
+    assert len(await fresh.get(large)) == 1000
