@@ -12,9 +12,13 @@ from typing import Any, NoReturn, cast
 
 from attrs import define
 
-from agent import Agent, Answer, AssistantMessage, Request, ToolMessage, Wanted, fork, resume, run, tool
+from agent import Agent, fork, resume, run, tool
+from agent._answer import Answer, Wanted
+from agent._message import AssistantMessage, ToolMessage
+from agent._model import Request
 from effects import Idempotency
-from savepoint import Store, open_store
+from savepoint import open_store
+from savepoint._store import Store
 from trial import Pairs, Trial
 from workload import fork_salt, turn
 
@@ -61,7 +65,7 @@ def pairs_of(request: Request) -> Pairs:
 
 
 def agent_of(player: Player) -> Agent:
-    return Agent(name="bench", instructions="", model=player, tools=[lookup])
+    return Agent(name="bench", model=player, tools=[lookup], max_turns=player.last + 1)
 
 
 def store_of(trial: Trial) -> Any:
@@ -83,7 +87,7 @@ async def resume_phase(trial: Trial) -> None:
 
     trial.begin()
     async with store_of(trial) as store:
-        await resume(agent_of(Player(trial.turns, end)), RUN, store=store)
+        await resume(RUN, agent=agent_of(Player(trial.turns, end)), store=store)
 
 
 async def fork_phase(trial: Trial) -> None:
@@ -104,7 +108,7 @@ async def one_fork(trial: Trial, store: Store, index: int) -> Pairs:
 
     player = Player(trial.fork_at + 1, end, salt=fork_salt(index))
     going = asyncio.ensure_future(
-        fork(agent_of(player), RUN, at=trial.fork_at, run_id=f"{RUN}-{fork_salt(index)}", store=store)
+        fork(RUN, agent=agent_of(player), store=store, at=trial.fork_at, fork_id=f"{RUN}-{fork_salt(index)}")
     )
     await asyncio.wait([going, reached], return_when=asyncio.FIRST_COMPLETED)
     if going.done():

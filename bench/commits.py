@@ -11,7 +11,7 @@ from row import Goal, Row, Sample
 from workload import stream
 
 if TYPE_CHECKING:
-    from savepoint import Store
+    from savepoint._store import Store
 
 TASKS = 100
 COMMITS = 10
@@ -22,7 +22,7 @@ ROUNDS = 5
 
 async def committing(store: "Store", name: str, commits: int) -> None:
     """One run's control rows: an event appended and its head moved, checked against the head before."""
-    from savepoint import Space
+    from savepoint._store import Space
 
     key, head = name.encode(), None
     for number in range(commits):

@@ -65,7 +65,8 @@ class Round:
 
 
 async def rounds(base: Path) -> list[Round]:
-    from savepoint import Packs, Workspace
+    from savepoint import Workspace
+    from savepoint._packs import Packs
 
     tree = base / "tree"
     make_tree(tree)

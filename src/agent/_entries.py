@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from savepoint._errors import Corrupt
-from savepoint._types import portable
+from savepoint._types import Types, portable
 
-from ._answer import Answer
+from ._answer import Answer, Usage, Wanted
 from ._message import AssistantMessage, Message, Messages, ToolCall, ToolMessage, UserMessage
 from ._render import Denied, Lost, render
 
-__all__ = ["SHOWN", "Denied", "Lost", "Reply", "ToolCall", "User", "messages", "paired", "recorded", "render"]
+__all__ = ["SHOWN", "TYPES", "Denied", "Lost", "Reply", "ToolCall", "User", "messages", "paired", "recorded", "render"]
 
 SHOWN = 40_000
 """Characters of one outcome that a model is shown; the transcript keeps it whole."""
@@ -35,6 +35,10 @@ class Reply:
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+
+
+TYPES = Types([User, Reply, ToolCall, Denied, Lost, Answer, Wanted, Usage])
+"""What loading a transcript, or the receipt of a model's answer, may build, besides the outcomes' own classes."""
 
 
 def recorded(answer: Answer, *, step: int) -> Reply:

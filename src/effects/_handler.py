@@ -217,3 +217,8 @@ def _name(effect: AnyEffect) -> str:
     if not isinstance(name, str):
         raise BadDeclaration(f"{effect!r} is not an effect", next="pass effects, or their names as text")
     return name
+
+
+def is_handled(effect: AnyEffect) -> bool:
+    """Whether a handler in scope would be asked, so that what goes out may differ from what was performed."""
+    return _find(SCOPE.get(), effect) is not None

@@ -36,6 +36,7 @@ from ._resumable import CURRENT_RUN as CURRENT_RUN
 from ._resumable import Registry as Registry
 from ._resumable import Resumable as Resumable
 from ._resumable import resumable as resumable
+from ._run import RunStatus as RunStatus
 from ._sqlite import open_store as open_store
 from ._types import Types as Types
 from ._workspace import Workspace as Workspace

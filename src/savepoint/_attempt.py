@@ -67,7 +67,13 @@ class Attempt:
                 await in_thread(shutil.rmtree, place, ignore_errors=True)
 
     async def end(
-        self, status: RunStatus, *, result: Encoded | None = None, error: Failure | None = None, final: Snapshot | None = None
+        self,
+        status: RunStatus,
+        *,
+        result: Encoded | None = None,
+        state: Encoded | None = None,
+        error: Failure | None = None,
+        final: Snapshot | None = None,
     ) -> None:
         """The commit that ends this attempt: what landed, withdrawn intents, the run's status, the lease."""
         assert may(self.record.status, status)
@@ -78,6 +84,7 @@ class Attempt:
             changed_at=wall_clock_s(),
             result=None if result is None else result.digest,
             error=error,
+            state=None if state is None else state.digest,
             final=None if world is None else world.digest,
         )
         withdrawn = [
@@ -88,7 +95,7 @@ class Attempt:
             tx.write(Space.RUN, run_key(record.run_id), write_run(record))
             self.claim.give_back(tx)
 
-        values = [value for value in (result, world) if value is not None]
+        values = [value for value in (result, state, world) if value is not None]
         await self.journal.writer.commit(END, withdrawn, values=values, also=rows)
         self.record = record
 

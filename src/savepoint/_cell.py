@@ -16,7 +16,8 @@ class Cell(Generic[T]):
     """Names state that a savepoint carries. Two cells with one name are the same state and must agree on its type."""
 
     name: str
-    type: type[T]
+    type: type[T] | UnionType
+    """for a union say what it is: `Cell[int | None]("x", int | None, default=None)`"""
     default: T = field(kw_only=True)
 
     def __attrs_post_init__(self) -> None:

@@ -11,9 +11,10 @@ from ._cursor import Cursor
 from ._digest import SIZE
 from ._errors import Corrupt
 from ._log import Log
-from ._portable import Encoded, Walk, digest, encode
+from ._portable import Encoded, digest, encode
 from ._reader import Reader
 from ._types import Types
+from ._walk import Walk
 
 __all__ = ["Encoded", "decode", "digest", "dumps", "encode", "loads", "named_blobs", "named_logs"]
 
@@ -64,6 +65,8 @@ def _names(body: bytes, wanted: Tag) -> list[tuple[int, bytes]]:
     left = 1
     while left:
         left -= 1
+        if cursor.skip_simple():
+            continue
         major, argument = cursor.any_head()
         if major == TAG and argument == wanted:
             found.append(_pair(cursor))

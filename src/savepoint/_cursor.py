@@ -10,6 +10,9 @@ class Cursor:
     """Reads heads and bytes one after the other. Every method raises `Corrupt`."""
 
     __slots__ = ("data", "end", "pos")
+    data: bytes
+    end: int
+    pos: int
 
     def __init__(self, data: bytes, pos: int = 0) -> None:
         if type(data) is not bytes:
@@ -65,6 +68,13 @@ class Cursor:
         if not self.data.startswith(expected, self.pos):
             return False
         self.pos += len(expected)
+        return True
+
+    def skip_simple(self) -> bool:
+        """Goes past a float or a constant, if one comes next: what stands behind these heads is no length."""
+        if self.pos >= self.end or self.data[self.pos] < 0xE0:
+            return False
+        self.take({0xF9: 3, 0xFA: 5, 0xFB: 9}.get(self.data[self.pos], 1))
         return True
 
     def finish(self) -> None:

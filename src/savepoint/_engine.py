@@ -7,8 +7,10 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+from ._ambient import boot_clock_s
 from ._errors import Corrupt, NotWritable, SavepointError, Usage
 from ._tables import SCHEMA, Tables
 from ._unit import VERIFY, Unit
@@ -56,26 +58,38 @@ class Engine(sqlite3.Connection):
 
     # Opening
 
-    def settle(self, *, place: Path, wal: bool | None, relaxed: bool) -> None:
+    def settle(self, *, place: Path, wal: bool | None, relaxed: bool, patience_s: float) -> None:
         """Makes this a connection to the store at `place`; `wal` is `None` where it is only read.
 
         Raises `NotWritable` where the journal mode or the level of syncing did not take.
         """
         self.tables = Tables(super().execute, str(place))
         self.relaxed = relaxed
+        deadline = boot_clock_s() + patience_s
+        while True:  # SQLite does not wait by itself for who changes the journal mode, recovers or closes last
+            try:
+                return self._settle(wal=wal)
+            except sqlite3.OperationalError as error:
+                if primary(error) not in _BUSY or boot_clock_s() > deadline:
+                    raise
+                Event().wait(0.005)
+
+    def _settle(self, *, wal: bool | None) -> None:
         if wal is None:
             self._demand("query_only", "1", 1)
         else:
             mode = "wal" if wal else "delete"
             self._demand("journal_mode", mode, mode)
             self._demand("wal_autocheckpoint", str(_LOG_PAGES), _LOG_PAGES)
-            level = 1 if relaxed else 2 if wal else 3  # SQLite's numbers of normal, full and extra
+            level = 1 if self.relaxed else 2 if wal else 3  # SQLite's numbers of normal, full and extra
             self._demand("synchronous", str(level), level)
         self.tables.touch()
 
     def _demand(self, pragma: str, value: str, read_back: object) -> None:
-        super().execute(f"pragma {pragma}={value}").fetchall()
         (found,) = super().execute(f"pragma {pragma}").fetchone()
+        if found != read_back:
+            super().execute(f"pragma {pragma}={value}").fetchall()
+            (found,) = super().execute(f"pragma {pragma}").fetchone()
         if found != read_back:
             raise NotWritable(
                 f"{self.tables.place}: {pragma} is {found}, not {read_back}: commits would not last as asked for",

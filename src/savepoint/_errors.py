@@ -95,6 +95,14 @@ class Superseded(BaseException):
     """Another attempt holds the run now: this one writes nothing and enters no body. Programs must not swallow it."""
 
 
+class Stopped(BaseException):
+    """The program cannot go on now, through no fault of its own (a model is unreachable): resumable as it stands."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
 class Halted(BaseException):
     """The attempt cannot go on (an intent could not be made durable); `cause` is what its caller is told."""
 

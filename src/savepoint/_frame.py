@@ -7,6 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from attrs import field, mutable
 
@@ -14,6 +15,9 @@ from effects._idempotency import Idempotency
 from effects._key import ROOT, WIDTH
 
 from ._digest import Domain, seal
+
+if TYPE_CHECKING:
+    from ._codec import Encoded
 
 
 COMPENSATING = b"compensate".ljust(WIDTH, b"\0")
@@ -48,6 +52,10 @@ class Frame:
     """the outermost component of the key is a call of a recorded reply"""
     writes_world: bool = False
     """the outcome of the body that runs here needs a snapshot of the world"""
+    approved: bool = False
+    """the calls made directly here were approved one by one: each writes an intent, which consumes the approval"""
+    outcome: "Encoded | None" = None
+    """of the newest call made directly here, so that a transcript need not encode it again"""
     reached: bool = False
     """a call made under this frame came as far as the layer"""
     note: object = None

@@ -196,6 +196,14 @@ class Journal:
         compensation = effect is not None and effect.compensation is not None
         return question_about(self.writer.lineage, kind, receipt, compensation=compensation, why=why), receipt
 
+    async def decided(self, kind: QuestionKind, receipt: Receipt, *, why: str = "") -> Decision:
+        """The decision on this question, or the question: then the run waits."""
+        asking = self.asking(kind, receipt, None, why)
+        decision = self.decisions.get(asking[0].id)
+        if decision is None:
+            await self.park([asking])
+        return decision
+
     async def guarded(self, frame: Frame, levels: tuple[bytes, ...]) -> None:
         """Returns once all that has a receipt below `levels` was asked for again; parks where nobody will."""
         missing = await self.guard.missing(frame, levels)

@@ -17,7 +17,8 @@ from ._atoms import ARRAY, BYTES, Tag, head, octets, tagged
 from ._cursor import Cursor
 from ._digest import SIZE, Domain, seal
 from ._errors import Corrupt
-from ._portable import WRITE, Encoded, Walk, encode, is_immutable, normalise
+from ._portable import Encoded, encode, is_immutable, normalise
+from ._walk import WRITE, Walk
 
 T = TypeVar("T")
 EMPTY_ROOT = seal(Domain.LOG, b"")

@@ -159,16 +159,24 @@ class Passage:
         journal, receipt = self.journal, self.receipt
         if self.key in journal.mine or not self._needs_intent():
             return
-        if receipt is not None and receipt.status is Status.INTENDED and not journal.facts(receipt).redo:
+        if receipt is not None and receipt.status is Status.INTENDED and self._same_try(receipt):
             return  # KEYED within its window, or IDEMPOTENT: the try that its first intent began
         self.tried += 1
         intent = self.new(Status.INTENDED, tried=self.tried)
         journal.mine[self.key] = intent
         await journal.durable(INTENT, [Called(receipt=intent)], values=apart(intent, self.arguments))
 
+    def _same_try(self, receipt: Receipt) -> bool:
+        if self.idempotency.doubtful:
+            return not self.journal.facts(receipt).redo
+        return not self.frame.approved
+
     def _needs_intent(self) -> bool:
-        """ONCE and KEYED always; IDEMPOTENT where its arguments are not those of a recorded reply."""
+        """ONCE and KEYED always, and what was approved; IDEMPOTENT where its arguments are not those of a recorded
+        reply."""
         idempotency = self.effect.idempotency
+        if self.frame.approved:
+            return True
         return idempotency.doubtful or (idempotency is Idempotency.IDEMPOTENT and not self.frame.recorded)
 
     async def _attempts(self, body: Body) -> object:
@@ -248,6 +256,7 @@ class Passage:
             note=None if note is None else note.digest,
         )
         self.journal.keep(receipt)
+        self.frame.outcome = outcome
         values = (outcome, *apart(receipt, self.arguments), *(() if note is None else (note,)))
         self.journal.writer.land(receipt, *values)
         reach(CrashPoint.LANDED)

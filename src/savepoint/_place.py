@@ -82,14 +82,18 @@ def ready(place: Path, *, may_create: bool, patience_s: float) -> None:
     A database is made aside and renamed when it is whole, so one that is cut or empty is damage, never a beginning.
     Raises `Missing`, `Usage` (something else is there), `Corrupt`, `Newer`, `Foreign`, `NotWritable`.
     """
+    try:
+        _ready(place, may_create=may_create, patience_s=patience_s)
+    except OSError as error:
+        raise NotWritable(f"{place}: {error}", next="check its owner and mode, or choose another directory") from error
+
+
+def _ready(place: Path, *, may_create: bool, patience_s: float) -> None:
     if not (place / DATABASE).exists():
         _must_be_free(place)
         if not may_create:
             raise Missing(f"there is no store at {place}", next="check the path, or start a run to create one")
-        try:
-            _make(place, patience_s)
-        except OSError as error:
-            raise NotWritable(f"{place} cannot be made: {error}", next="choose another directory") from error
+        _make(place, patience_s)
     _judge(place / DATABASE)
     if may_create and os.access(place, os.W_OK):
         _furnish(place)
@@ -160,11 +164,8 @@ def _sync(path: Path) -> None:
 
 def _judge(database: Path) -> None:
     """Reads the header only: what this version must not touch is refused before SQLite opens it."""
-    try:
-        with database.open("rb") as file:
-            header = file.read(_HEADER.size)
-    except OSError as error:
-        raise NotWritable(f"{database} cannot be read: {error}", next="check its owner and mode") from error
+    with database.open("rb") as file:
+        header = file.read(_HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(_MAGIC):
         raise Corrupt(f"{database} is cut or overwritten: it is not a database", next=VERIFY)
     _, version, application = _HEADER.unpack(header)

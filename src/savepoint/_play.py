@@ -14,7 +14,7 @@ from effects._layer import LAYER
 from ._attempt import Attempt
 from ._codec import encode
 from ._crashpoint import CrashPoint, reach
-from ._errors import Halted, Held, SavepointError, Superseded
+from ._errors import Halted, Held, SavepointError, Stopped, Superseded
 from ._frame import in_frame
 from ._gap import pass_gap
 from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint, using_world
@@ -53,6 +53,14 @@ async def play(attempt: Attempt) -> Played:
         attempt.claim.release()
 
 
+async def leave(attempt: Attempt) -> Played:
+    """Gives a claimed run back without entering it."""
+    try:
+        return await _end(attempt, RunStatus.INTERRUPTED)
+    finally:
+        attempt.claim.release()
+
+
 async def _played(attempt: Attempt) -> Played:
     try:
         if await settle_doubts(attempt):
@@ -62,6 +70,8 @@ async def _played(attempt: Attempt) -> Played:
             return await _enter(attempt, world)
     except Parked:
         return await _end(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else RunStatus.WAITING)
+    except Stopped as stopped:
+        return await _end(attempt, RunStatus.INTERRUPTED, error=_failure(stopped.cause))
     except Failing as failing:
         return await _end(attempt, RunStatus.FAILED, error=failing.failure)
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
@@ -94,7 +104,8 @@ async def _enter(attempt: Attempt, world: World) -> Played:
         await publish_end(End(status="error", value=error), world)
         return await _end(attempt, RunStatus.FAILED, error=_failure(error))
     final = await world.snapshot(attempt.store.contents)
-    played = await _end(attempt, RunStatus.COMPLETED, result=result, final=final)
+    state = encode(dict(world.cells), "the state at the end")
+    played = await _end(attempt, RunStatus.COMPLETED, result=result, final=final, state=state)
     return evolve(played, value=result.value)
 
 

@@ -3,7 +3,7 @@
 The agent loop is such a program; nothing here knows of models.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -19,13 +19,21 @@ from ._errors import Conflict, Held, Missing, Usage
 from ._events import LINEAGE_SIZE, read_head, read_mark
 from ._form import form_of, plain_ids, read_form, savepoint_of
 from ._past import Standing, read_marks, read_standing
-from ._play import Played, play
+from ._play import Played, leave, play
 from ._questions import open_questions
 from ._resumable import Bound, Registry
 from ._run import IfExists, Recovery, RunRecord, RunStatus, read_run, run_key
 from ._store import Space, Store
 from ._stored import get_value
 from ._world import World
+
+
+OnClaim = Callable[[RunRecord], None]
+"""Told the run's record once it is claimed, before anything is performed."""
+
+
+def _ignore(_: RunRecord) -> None:
+    return None
 
 
 @frozen(kw_only=True)
@@ -59,13 +67,16 @@ async def run_program(
     recovery: Recovery | str = Recovery.REUSE,
     lease_s: float = LEASE_S,
     meta: Mapping[str, object] | None = None,
+    state: Mapping[str, object] | None = None,
     caused_by: str | None = None,
     abandon: bool = False,
+    on_claim: OnClaim = _ignore,
 ) -> RunResult:
     """Runs `function.at(...)` durably under `run_id`, an idempotency key (a fresh one by default).
 
     A run that exists is handled by `if_exists`: `resume` continues it (or returns its stored result), `restart` starts
-    it anew, `fail` and `resume_only` refuse what is there or is not. `world` is the host: the program works in a fork.
+    it anew, `fail` and `resume_only` refuse what is there or is not. `world` is the host: the program works in a fork;
+    `state` is declared state to begin with, by cell name. `meta` (portable) is kept in the run's record.
     Raises `Usage`, `NotPortable`, `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`.
     """
     run_id = run_id or f"run-{fresh_bytes(6).hex()}"
@@ -77,7 +88,7 @@ async def run_program(
     if record is not None and policy is IfExists.FAIL:
         raise Conflict(f"run {run_id} exists already ({record.status})", next="choose another run id")
     if record is not None and policy is not IfExists.RESTART:
-        return await _continue(store, record, world or World(), registry, lease_s)
+        return await _continue(store, record, world or World(), registry, lease_s, on_claim)
     if record is not None:
         await _may_restart(store, record, registry, abandon=abandon)
     fresh = RunRecord(
@@ -91,18 +102,26 @@ async def run_program(
         caused_by=caused_by,
         meta=dict(meta or {}),
     )
-    return await _start(store, fresh, program, world or World(), registry, lease_s, former=record)
+    return await _start(
+        store, fresh, program, world or World(), registry, lease_s, former=record, state=state, on_claim=on_claim
+    )
 
 
 async def resume_program(
-    run_id: str, *, store: Store, world: World | None = None, registry: Registry, lease_s: float = LEASE_S
+    run_id: str,
+    *,
+    store: Store,
+    world: World | None = None,
+    registry: Registry,
+    lease_s: float = LEASE_S,
+    on_claim: OnClaim = _ignore,
 ) -> RunResult:
     """Continues a stopped run from its newest good savepoint; a completed one is answered from the store.
 
     A waiting run without all its decisions stays waiting and runs nothing. Raises `Missing`, `Held`, `Conflict` (the
     run was cancelled), `Corrupt`, `Foreign`, `Newer`, `NotWritable`.
     """
-    return await _continue(store, await get_run(store, run_id), world or World(), registry, lease_s)
+    return await _continue(store, await get_run(store, run_id), world or World(), registry, lease_s, on_claim)
 
 
 async def fork_program(
@@ -114,8 +133,11 @@ async def fork_program(
     fork_id: str | None = None,
     world: World | None = None,
     lease_s: float = LEASE_S,
+    on_claim: OnClaim = _ignore,
+    enter: bool = True,
 ) -> RunResult:
-    """A new run that starts at savepoint `at` (a step; the newest by default) of another one and runs to its end.
+    """A new run that starts at savepoint `at` (a step; the newest by default) of another one and runs to its end, or,
+    without `enter`, is left interrupted at its beginning.
 
     It has a lineage of its own: no receipts, so it does again what came after the savepoint; `may_repeat` lists it.
     """
@@ -143,7 +165,9 @@ async def fork_program(
     attempt = await create(
         store, fresh, [], savepoint, host=world or World(), registry=registry, lease_s=lease_s
     )
-    result = await _result(store, fresh.run_id, await play(attempt), registry)
+    on_claim(attempt.record)
+    played = await (play(attempt) if enter else leave(attempt))
+    result = await _result(store, fresh.run_id, played, registry)
     repeat = sorted({r.effect for r in standing.past.receipts.values() if r.idempotency.doubtful and r.step >= step})
     return evolve(result, may_repeat=tuple(repeat))
 
@@ -182,9 +206,11 @@ async def _start(
     lease_s: float,
     *,
     former: RunRecord | None,
+    state: Mapping[str, object] | None,
+    on_claim: OnClaim,
 ) -> RunResult:
     ids = await host.snapshot(store.contents)
-    form = form_of("start", None, program, host.cells, ids)
+    form = form_of("start", None, program, {**host.cells, **(state or {})}, ids)
     base = encode(plain_ids(ids)) if ids else None
     record = evolve(record, base=None if base is None else base.digest)
     values = [form] if base is None else [form, base]
@@ -198,11 +224,12 @@ async def _start(
         lease_s=lease_s,
         former=former,
     )
+    on_claim(attempt.record)
     return await _result(store, record.run_id, await play(attempt), registry)
 
 
 async def _continue(
-    store: Store, record: RunRecord, host: World, registry: Registry, lease_s: float
+    store: Store, record: RunRecord, host: World, registry: Registry, lease_s: float, on_claim: OnClaim
 ) -> RunResult:
     if record.status is RunStatus.COMPLETED:
         return await stored_result(store, record, registry)
@@ -218,6 +245,7 @@ async def _continue(
     if record.status is RunStatus.WAITING and await _still_open(store, record, standing, registry):
         return await _standing_result(store, record, standing, registry)
     attempt = await claim_run(store, record, standing, host=host, registry=registry, lease_s=lease_s)
+    on_claim(attempt.record)
     return await _result(store, record.run_id, await play(attempt), registry)
 
 

@@ -11,8 +11,8 @@ from ._cursor import Cursor
 from ._digest import SIZE
 from ._errors import Corrupt, Foreign, Missing
 from ._log import Log
-from ._portable import CROWDED, DEPTH, KEY_INT_BYTES, KEY_SETS, crowd, layout
 from ._types import Plan, Types
+from ._walk import CROWDED, DEPTH, KEY_INT_BYTES, KEY_SETS, crowd, layout
 
 
 class Reader(Cursor):
@@ -47,6 +47,11 @@ class Reader(Cursor):
             if stop > self.end:
                 raise self.cut()
             return utf8(self.data[pos + 1 : stop], pos)
+        if first == 0xD9:  # a tag of two bytes, as all of ours are
+            tag = int.from_bytes(self.data[pos + 1 : pos + 3], "big")
+            if tag > 255:
+                self.pos = pos + 3
+                return self.tagged(tag, depth)
         major = first >> 5
         if major == SIMPLE:
             return self.simple(first)

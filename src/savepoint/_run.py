@@ -74,6 +74,8 @@ class RunRecord:
     recovery: Recovery = Recovery.REUSE
     result: bytes | None = None
     """the returned value's object"""
+    state: bytes | None = None
+    """the cells at the end, by name: an object"""
     error: Failure | None = None
     resumed_from: int | None = None
     """step of the savepoint that the newest attempt started from"""
@@ -116,6 +118,7 @@ def write_run(record: RunRecord) -> bytes:
         "changed_at": record.changed_at,
         "recovery": record.recovery.value,
         "result": record.result,
+        "state": record.state,
         "error": error,
         "resumed_from": record.resumed_from,
         "caused_by": record.caused_by,
@@ -141,6 +144,7 @@ def read_run(row: Row) -> RunRecord:
             changed_at=cast("float", plain["changed_at"]),
             recovery=Recovery(cast("str", plain["recovery"])),
             result=cast("bytes | None", plain.get("result")),
+            state=cast("bytes | None", plain.get("state")),
             error=None if error is None else Failure(kind=error[0], message=error[1]),
             resumed_from=cast("int | None", plain.get("resumed_from")),
             caused_by=cast("str | None", plain.get("caused_by")),

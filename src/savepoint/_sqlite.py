@@ -129,11 +129,6 @@ class SqliteStore:
         except SavepointError as error:
             return [error] * len(units)
 
-    @property
-    def idle(self) -> bool:
-        """No commit is being applied."""
-        return not self._busy
-
     async def finish(self) -> None:
         """Refuses further work and waits for what is queued; a cancellation waits for it too."""
         self._closed = True
@@ -214,7 +209,9 @@ async def open_store(
     async with aiosqlite.connect(
         uri, uri=True, factory=Engine, isolation_level=None, timeout=busy_s, cached_statements=64
     ) as connection:
-        settle = partial(Engine.settle, place=place / DATABASE, wal=mode, relaxed=durability == "process")
+        settle = partial(
+            Engine.settle, place=place / DATABASE, wal=mode, relaxed=durability == "process", patience_s=busy_s
+        )
         await hop(connection, settle)
         store = SqliteStore(place, connection, read_only=read_only)
         try:

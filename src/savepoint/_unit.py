@@ -71,7 +71,7 @@ def checked_row(space: Space, key: bytes, body: bytes, digest: bytes, *, place: 
     """Raises `Corrupt` where the row is not what was written at (`space`, `key`)."""
     whole = isinstance(key, bytes) and isinstance(body, bytes)  # damage may change a column's type as well
     if not whole or row_digest(space, key, body) != digest:
-        raise Corrupt(f"row {space.value} {key.hex() if whole else key!r} in {place} is damaged", next=VERIFY)
+        raise Corrupt(f"row {space.value} {key.hex() if whole else repr(key)} in {place} is damaged", next=VERIFY)
     return Row(key=key, body=body, digest=digest)
 
 

@@ -11,9 +11,11 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent._entries import Denied, Lost, Reply, User, messages, paired, render
+from agent._answer import Answer, Usage, Wanted
+from agent._entries import TYPES, Denied, Lost, Reply, User, messages, paired, recorded, render
 from agent._message import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from effects._failure import Failure
+from savepoint._codec import dumps, loads
 from savepoint._errors import Corrupt
 
 
@@ -58,6 +60,13 @@ def test_every_outcome_too_many_is_found(entries: list[object], data: st.DataObj
     ends = [place for place in range(len(entries) + 1) if place == len(entries) or isinstance(entries[place], User)]
     entries.insert(data.draw(st.sampled_from(ends)), "stray")
     assert any("without a call" in found for found in paired(entries))
+
+
+def test_what_a_transcript_and_a_models_receipt_hold_is_portable() -> None:
+    wanted = Wanted(tool="f", arguments="{oops", provider_id="x")
+    answer = Answer(text="t", calls=(wanted,), usage=Usage(input_tokens=1), provider={"id": "z"})
+    values = [User(content="go"), recorded(answer, step=2), Denied(reason="no"), Lost(note="gone"), answer]
+    assert loads(dumps(values), types=TYPES) == values
 
 
 def test_open_calls_are_named() -> None:

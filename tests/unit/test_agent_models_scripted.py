@@ -1,6 +1,7 @@
 """The scripted model, script files, and what an answer must be to be used."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -261,6 +262,7 @@ except Exception as error:
 )
 def test_what_a_model_lacks_is_said_before_anything_runs(before: str, words: str) -> None:
     program = FRESH.format(before=before)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=here)
     assert done.stdout.startswith("Usage openai:m")
     assert words in done.stdout

@@ -15,7 +15,8 @@ from savepoint._atoms import Tag, atom, head, octets, real, tagged, text
 from savepoint._codec import decode, digest, dumps, encode, loads, named_blobs, named_logs
 from savepoint._errors import Corrupt, Foreign, Missing, NotPortable
 from savepoint._log import Log
-from savepoint._portable import KEY_INT_BYTES, Blob, same
+from savepoint._portable import Blob, same
+from savepoint._walk import KEY_INT_BYTES
 
 MERSENNE = (1 << 61) - 1
 """Python's hash of a number is its remainder by this: multiples of it all have the hash 0."""
@@ -234,7 +235,15 @@ def test_what_a_value_names_is_found_without_decoding_it():
     log, blob = Log([Log([1]), "x"]), Blob(bytes(range(32)), 1 << 40)
     # Bytes that look like a named log or blob, but are data.
     decoys = [encode(log).body, "\ufffd", atom(blob)]
-    encoded = encode({"log": (log, [blob]), log: {blob}, "decoys": decoys, "other": Log()})
+    encoded = encode(
+        {
+            "log": (log, [blob]),
+            log: {blob},
+            "decoys": decoys,
+            "other": Log(),
+            "simple": [1.5, 0.1, 3.5e5, None, True, 1e300],
+        }
+    )
     assert set(named_logs(encoded.body)) == {(2, log.root), (0, Log().root)}
     assert set(encoded.logs) == {log, Log()}
     assert set(named_blobs(encoded.body)) == {blob} == set(encoded.blobs)

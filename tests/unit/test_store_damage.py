@@ -63,7 +63,7 @@ async def test_any_flipped_byte_leaves_all_equal_or_is_named(tmp_path: Path) -> 
     whole = (place / "store.db").read_bytes()
     chance = random.Random(len(whole))
     named = 0
-    for position in sorted(chance.sample(range(len(whole)), 400)):
+    for position in sorted(chance.sample(range(len(whole)), 250)):
         damaged = bytearray(whole)
         damaged[position] ^= chance.randrange(1, 256)
         (place / "store.db").write_bytes(damaged)
@@ -76,7 +76,7 @@ async def test_any_flipped_byte_leaves_all_equal_or_is_named(tmp_path: Path) -> 
         except SavepointError:
             named += 1
         assert (place / "store.db").read_bytes() == damaged, "damaged bytes were overwritten"
-    assert named > 100
+    assert named > 60
 
 
 async def test_a_row_whose_key_was_changed_is_never_taken_for_absent(tmp_path: Path) -> None:
@@ -104,10 +104,14 @@ async def test_a_commit_that_expects_absence_is_refused_over_a_damaged_key(tmp_p
     damaged = file.read_bytes().replace(b"run\0run-2", b"run\0rnn-2")
     file.write_bytes(damaged)
     async with open_store(tmp_path / "s") as store:
-        with pytest.raises(Corrupt):
+
+        async def start_afresh() -> None:
             async with store.commit() as tx:
                 tx.expect(Space.RUN, b"run-2", None)
                 tx.write(Space.RUN, b"run-2", b"fresh")
+
+        with pytest.raises(Corrupt):
+            await start_afresh()
         async with store.commit() as tx:  # other runs are not affected
             tx.write(Space.LEASE, b"run-1", b"")
 

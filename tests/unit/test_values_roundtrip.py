@@ -24,8 +24,9 @@ from savepoint import _strategies
 from savepoint._codec import decode, digest, dumps, encode, loads
 from savepoint._errors import NotPortable
 from savepoint._log import Log
-from savepoint._portable import DEPTH, Blob, normalise, portable, same
+from savepoint._portable import Blob, normalise, portable, same
 from savepoint._types import Types
+from savepoint._walk import DEPTH
 
 
 @portable("test/colour")

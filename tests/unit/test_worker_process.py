@@ -1,4 +1,5 @@
 """Commands are real: what is asserted of processes is read from the kernel."""
+# ruff: noqa: ASYNC220  nothing else runs in a test's loop; parameters of cases
 
 import asyncio
 import os
@@ -11,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.worker._availability import available
 from agent.worker._errors import NotRun
 from agent.worker._process import run_command
 from agent.worker._sandbox import Sandbox
-from agent.worker._availability import available
 from agent.worker.child._output import Output
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -1,6 +1,6 @@
 """What a sandboxed command cannot do; each is tried for real, as the strongest user that the tests run as."""
+# ruff: noqa: ASYNC220, ASYNC240  nothing else runs in a test's loop; parameters of cases
 
-import marshal
 import os
 import shutil
 import socket
@@ -11,8 +11,9 @@ import pytest
 
 from agent.worker._availability import available
 from agent.worker._errors import NotRun
-from agent.worker._process import SUPERVISOR, Completed, completed, run_command
+from agent.worker._process import SUPERVISOR, Completed, completed, encoded, run_command
 from agent.worker._sandbox import Sandbox
+from agent.worker.child._order import Order
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
@@ -170,8 +171,15 @@ def test_it_holds_for_an_unprivileged_user_too(tmp_path_factory: pytest.TempPath
     os.chown(fork, NOBODY, NOBODY)
     layout = Sandbox(workspace=fork, shown=()).layout()
     text = "id -u; echo new > file; touch /etc/x || touch /var/tmp/y; grep -c 0000000000000000 /proc/self/status; ls /home; kill -9 1; echo end"
-    order = {"argv": ["/bin/sh", "-c", text], "cwd": str(fork), "env": {"PATH": "/usr/bin:/bin"}}
-    order |= {"timeout_s": 20.0, "grace_s": 0.0, "limit": 4096, "layout": layout}
+    order: Order = {
+        "argv": ["/bin/sh", "-c", text],
+        "cwd": str(fork),
+        "env": {"PATH": "/usr/bin:/bin"},
+        "timeout_s": 20.0,
+        "grace_s": 0.0,
+        "limit": 4096,
+        "layout": layout,
+    }
     supervisor = (SYSTEM_PYTHON, *SUPERVISOR[1:])
     pipe = subprocess.PIPE
     try:
@@ -180,7 +188,7 @@ def test_it_holds_for_an_unprivileged_user_too(tmp_path_factory: pytest.TempPath
         ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(marshal.dumps(order, 4))
+            process.stdin.write(encoded(order))
             process.stdin.flush()
             done = completed(process.stdout.read(), order)
         written = (fork / "file").read_text()

@@ -5,6 +5,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from savepoint._packs import Packs
 from savepoint._workspace import Workspace
 
 
-def build(root: Path, tree: dict[str, str | None]) -> Path:
+def build(root: Path, tree: Mapping[str, str | None]) -> Path:
     """Text is a file, `None` an empty directory, text that starts with `->` a link."""
     root.mkdir(exist_ok=True)
     for name, body in tree.items():
@@ -152,6 +153,7 @@ async def test_modes_arrive_those_of_read_only_directories_too(tmp_path):
 
 KILLED_MERGE = """
 import asyncio, os, signal, sys
+from collections.abc import Mapping
 from pathlib import Path
 from savepoint._packs import Packs
 from savepoint._workspace import Workspace

@@ -1,6 +1,6 @@
 """Random trees and operations: what is captured comes back, incrementally as in full, and the host stays as it is."""
 
-# ruff: noqa: PTH  names are raw bytes, which a Path cannot hold
+# ruff: noqa: PTH101, PTH103, PTH108, PTH112, PTH114, PTH115, PTH118, PTH120, PTH123, PTH211  names are raw bytes, which a Path cannot hold
 
 import asyncio
 import os

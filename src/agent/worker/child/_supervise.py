@@ -158,7 +158,10 @@ class _Command:
         return True
 
     def drain(self) -> None:
-        """What was still in the pipe is part of the output (one pipe's worth: nobody writes any more)."""
+        """What was still in the pipe is part of the output: written between our last look and the end.
+
+        One pipe's worth: nobody writes any more.
+        """
         for _ in range(64):
             if not self._readable() or not self._pump():
                 return

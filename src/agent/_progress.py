@@ -1,0 +1,58 @@
+"""What a run tells while it goes on: for display only, nothing depends on it."""
+
+from collections.abc import Callable
+
+from attrs import field, frozen
+
+
+@frozen(kw_only=True)
+class Started:
+    run_id: str
+    resumed_from: int | None = None
+    """step of the savepoint; None for a new run"""
+
+
+@frozen(kw_only=True)
+class TextDelta:
+    """A piece of the reply as it comes; what was shown of a failed try comes again in the next."""
+
+    text: str
+
+
+@frozen(kw_only=True)
+class Replied:
+    step: int
+    text: str
+    calls: tuple[str, ...] = ()
+    """tool names, in order"""
+
+
+@frozen(kw_only=True)
+class CallBegan:
+    call_id: str
+    tool: str
+    arguments: dict[str, object] = field(factory=dict[str, object])
+
+
+@frozen(kw_only=True)
+class CallEnded:
+    call_id: str
+    tool: str
+    failed: bool
+    text: str
+    """the outcome as the model is shown it, cut"""
+
+
+@frozen(kw_only=True)
+class Saved:
+    """A savepoint was published; `step` starts."""
+
+    step: int
+
+
+Progress = Started | TextDelta | Replied | CallBegan | CallEnded | Saved
+OnEvent = Callable[[Progress], None]
+
+
+def ignore(_: Progress) -> None:
+    """The listener of a run that nobody watches."""
