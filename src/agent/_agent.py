@@ -46,8 +46,11 @@ class Agent:
     types: Types = field(factory=Types)
     """portable classes that tools take or return"""
 
-    @property
-    def known_tools(self) -> Mapping[str, Tool[..., Any]]:
+    known_tools: Mapping[str, Tool[..., Any]] = field(init=False, repr=False)
+    """by name"""
+
+    @known_tools.default
+    def _by_name(self) -> Mapping[str, Tool[..., Any]]:
         return {each.name: each for each in self.tools}
 
     def instruct(self, deps: object) -> str:

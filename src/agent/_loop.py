@@ -24,11 +24,12 @@ from savepoint._writer import OUTCOME
 
 from ._agent import Agent
 from ._answer import Answer, ModelError, Wanted, refusals
+from ._arguments import BadArguments
 from ._context import Context, in_context
 from ._entries import SHOWN, Denied, Reply, messages, recorded, render
 from ._message import Messages, ToolCall
-from ._model import Model, Request
-from ._progress import CallBegan, CallEnded, OnEvent, Replied, Saved, TextDelta
+from ._model import Model, Request, ToolSpec
+from ._progress import CallBegan, CallEnded, OnEvent, Replied, Saved, TextDelta, ignore
 from ._tool import Tool
 
 TRANSCRIPT: Cell[Log[Any]] = Cell("transcript", Log, default=Log())
@@ -46,9 +47,14 @@ class Scene:
     run_id: str
     on_event: OnEvent
     max_turns: int
+    specs: tuple[ToolSpec, ...] = ()
     shown: Messages = field(factory=Messages)
     """the transcript as messages, as far as `seen` entries of it"""
     seen: int = 0
+
+    @property
+    def watched(self) -> bool:
+        return self.on_event is not ignore
 
 
 SCENE: ContextVar[Scene] = ContextVar("agent_scene")
@@ -58,7 +64,8 @@ SCENE: ContextVar[Scene] = ContextVar("agent_scene")
 async def ask_model(scene: Scene, request: Request, step: int) -> Reply:
     """One reply. Matched by step and ordinal, whatever the prompt renders to now; usage is kept beside it."""
     answer = await _asked(scene, request)
-    annotate({"usage": answer.usage, "provider": dict(answer.provider)})
+    if answer.provider or answer.usage.total:
+        annotate({"usage": answer.usage, "provider": dict(answer.provider)})
     return recorded(answer, step=step)
 
 
@@ -66,7 +73,8 @@ async def _asked(scene: Scene, request: Request) -> Answer:
     for tried in range(1, TRIES + 1):
         try:
             answer = await scene.model.reply(request, on_text=lambda text: scene.on_event(TextDelta(text=text)))
-            refusals(answer, scene.agent.known_tools)  # raises for an empty one
+            if not answer.calls:
+                refusals(answer, {})  # raises where it is empty
         except ModelError as error:
             if not error.retryable or tried == TRIES:
                 # Not an outcome of the call: a later attempt must ask again, not meet this error once more.
@@ -107,7 +115,7 @@ def _request(scene: Scene, transcript: Log[Any]) -> Request:
     return Request(
         instructions=scene.agent.instruct(scene.deps),
         messages=scene.shown,
-        tools=tuple(each.spec for each in scene.agent.tools),
+        tools=scene.specs,
     )
 
 
@@ -174,15 +182,18 @@ class Turn:
 
     def _planned(self) -> list[Planned]:
         """The calls with their arguments read; what the model did wrong is its outcome, and nothing is performed."""
+        return [self._read(index, call) for index, call in enumerate(self.reply.calls)]
+
+    def _read(self, index: int, call: ToolCall) -> Planned:
         known = self.scene.agent.known_tools
-        wanted = tuple(Wanted(tool=call.tool, arguments=call.arguments) for call in self.reply.calls)
-        refused = refusals(Answer(calls=wanted), known)
-        planned: list[Planned] = []
-        for index, call in enumerate(self.reply.calls):
-            tool, failure = known.get(call.tool), refused.get(index)
-            arguments = {} if tool is None or failure is not None else tool.parse(call.arguments)
-            planned.append(Planned(index=index, call=call, tool=tool, arguments=arguments, settled=failure))
-        return planned
+        tool = known.get(call.tool)
+        try:
+            if tool is not None:
+                return Planned(index=index, call=call, tool=tool, arguments=tool.parse(call.arguments))
+        except BadArguments:
+            pass
+        wrong = Answer(calls=(Wanted(tool=call.tool, arguments=call.arguments),))
+        return Planned(index=index, call=call, tool=tool, arguments={}, settled=refusals(wrong, known)[0])
 
     # -- approvals ------------------------------------------------------------------------------------------------
 
@@ -283,16 +294,18 @@ class Turn:
             step=self.turn,
             call_id=each.call.id,
         )
-        self.scene.on_event(CallBegan(call_id=each.call.id, tool=each.call.tool, arguments=each.arguments))
+        scene = self.scene
+        if scene.watched:
+            scene.on_event(CallBegan(call_id=each.call.id, tool=each.call.tool, arguments=each.arguments))
         frame = self._frame(each)
         with in_frame(frame), in_context(context):
             try:
                 outcome: object = await each.tool(**each.arguments)
             except Exception as error:  # noqa: BLE001  whatever a tool raises is told to the model
                 outcome = failure_of(error)
-        failed = isinstance(outcome, Failure)
-        text = render(outcome, SHOWN)
-        self.scene.on_event(CallEnded(call_id=each.call.id, tool=each.call.tool, failed=failed, text=text))
+        if scene.watched:
+            failed, text = isinstance(outcome, Failure), render(outcome, SHOWN)
+            scene.on_event(CallEnded(call_id=each.call.id, tool=each.call.tool, failed=failed, text=text))
         return _encoded(frame.outcome, outcome)
 
 

@@ -192,7 +192,10 @@ def _scene(agent: Agent, model: Model | str | None, deps: object, on_event: OnEv
         raise Usage(
             f"agent {agent.name} has no model", next="give it one (Agent(model=...)), or pass model= (openai:NAME, ...)"
         )
-    return Scene(agent=agent, model=chosen, deps=deps, run_id="", on_event=on_event, max_turns=max_turns)
+    return Scene(
+        agent=agent, model=chosen, deps=deps, run_id="", on_event=on_event, max_turns=max_turns,
+        specs=tuple(each.spec for each in agent.tools),
+    )
 
 
 class _on_stage:  # noqa: N801  reads as a verb

@@ -1,6 +1,6 @@
 """A performed effect as data, and what its running body may know of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -56,12 +56,17 @@ class CurrentCall:
     """The call whose body is running."""
 
     call: Call
-    idempotency_key: str
-    """The same in every attempt of the run, another one in a fork."""
+    keyed: Callable[[], str] = field(repr=False)
+    """Computes the key: most bodies never ask for it."""
     attempt: int
     """The attempt's epoch, from 1."""
     tried: int
     """How many bodies were entered for this call before."""
+
+    @cached_property
+    def idempotency_key(self) -> str:
+        """The same in every attempt of the run, another one in a fork."""
+        return self.keyed()
 
 
 CURRENT: ContextVar[CurrentCall | None] = ContextVar("effects_current_call", default=None)

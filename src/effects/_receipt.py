@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from ._idempotency import Idempotency
 
@@ -54,7 +54,18 @@ class Receipt:
     note: bytes | None = None
     """an object outside every identity: usage, provider ids"""
 
+    def at_number(self, number: int) -> "Receipt":
+        """This receipt at its place among the events. (Copied by hand: it happens for every call.)"""
+        copy = object.__new__(Receipt)
+        for name in _FIELDS:
+            object.__setattr__(copy, name, getattr(self, name))
+        object.__setattr__(copy, "number", number)
+        return copy
+
     @property
     def touches_world(self) -> bool:
         """Whether its effect is part of a world snapshot, so that a fork may lack it."""
         return self.idempotency is Idempotency.CONTAINED or self.world is not None
+
+
+_FIELDS = tuple(each.name for each in fields(Receipt))

@@ -1,5 +1,6 @@
 """Fakes for tests of programs that perform effects: a clock, randomness, and the plainest layer."""
 
+from functools import partial
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -80,7 +81,7 @@ class PlainLayer:
 
     async def settle(self, call: Call, body: Callable[[], Awaitable[object]]) -> object:
         self.calls.append(call)
-        current = CurrentCall(call=call, idempotency_key=f"key-{len(self.calls)}", attempt=1, tried=0)
+        current = CurrentCall(call=call, keyed=partial("key-{}".format, len(self.calls)), attempt=1, tried=0)
         token = CURRENT.set(current)
         try:
             return await body()

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 from ._ambient import boot_clock_s
-from ._errors import Corrupt, NotWritable, SavepointError, Usage
+from ._errors import Corrupt, Foreign, Newer, NotWritable, SavepointError, Usage
 from ._tables import SCHEMA, Tables
 from ._unit import VERIFY, Unit
 
@@ -75,6 +75,9 @@ class Engine(sqlite3.Connection):
                 Event().wait(0.005)
 
     def _settle(self, *, wal: bool | None) -> None:
+        # Again: where a newer program was killed, its version may still lie in the log, not in the header.
+        (version,) = super().execute("pragma user_version").fetchone()
+        check_version(version, self.tables.place)
         if wal is None:
             self._demand("query_only", "1", 1)
         else:
@@ -127,6 +130,13 @@ class Engine(sqlite3.Connection):
     def _back_out(self) -> None:
         if self.in_transaction:  # SQLite has already left it after some errors (full, I/O)
             super().execute("rollback")
+
+
+def check_version(version: int, place: str) -> None:
+    if version > VERSION:
+        raise Newer(f"{place} has version {version}, this program knows {VERSION}", next="upgrade this program")
+    if version < VERSION:
+        raise Foreign(f"{place} has the unknown version {version}", next=VERIFY)
 
 
 def create(path: Path) -> None:

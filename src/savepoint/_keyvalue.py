@@ -95,6 +95,10 @@ class KeyValue:
                 data[change.path] = after[change.path]
         return changes
 
+    async def left(self, contents: Contents, *, place: Path) -> bytes | None:
+        """Nothing: the map died with its process."""
+        return None
+
     async def discard(self) -> None:
         """Drops what a fork held. Raises `Usage` for a host's own map."""
         if not self._owned:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -197,7 +198,7 @@ class Passage:
         journal = self.journal
         current = CurrentCall(
             call=self.call,
-            idempotency_key=journal.idempotency_key(self.key),
+            keyed=partial(journal.idempotency_key, self.key, journal.step),
             attempt=journal.claim.epoch,
             tried=max(0, self.tried - 1),
         )

@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Event
 
 from ._ambient import boot_clock_s
-from ._engine import APPLICATION, VERSION, create
-from ._errors import Corrupt, Foreign, Missing, Newer, NotWritable, Usage
+from ._engine import APPLICATION, check_version, create
+from ._errors import Corrupt, Foreign, Missing, NotWritable, Usage
 from ._unit import VERIFY
 
 NAME = ".savepoint"
@@ -171,7 +171,4 @@ def _judge(database: Path) -> None:
     _, version, application = _HEADER.unpack(header)
     if application != APPLICATION:
         raise Foreign(f"{database} is a database, but not a store's", next="name the store's directory")
-    if version > VERSION:
-        raise Newer(f"{database} has version {version}, this program knows {VERSION}", next="upgrade this program")
-    if version < VERSION:
-        raise Foreign(f"{database} has the unknown version {version}", next=VERIFY)
+    check_version(version, str(database))

@@ -40,7 +40,7 @@ class Bound:
 
     def having(self, more: Mapping[str, object]) -> "Bound":
         """With further arguments. Raises `Usage` for names that the function does not take."""
-        unknown = more.keys() - inspect.signature(self.resumable.function).parameters.keys()
+        unknown = more.keys() - self.resumable.signature.parameters.keys()
         if unknown:
             raise Usage(
                 f"{self.resumable.name} takes no argument {sorted(unknown)[0]!r}",
@@ -58,20 +58,23 @@ class Resumable(Generic[P, R]):
     function: Callable[Concatenate[World, P], Awaitable[R]]
     migrations: Mapping[int, Migration] = field(factory=dict[int, Migration])
     """from an older version of the arguments to the next one"""
+    signature: inspect.Signature = field(init=False, repr=False)
+    """without the world"""
+
+    @signature.default
+    def _own_signature(self) -> inspect.Signature:
+        signature = inspect.signature(self.function)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def at(self, *args: P.args, **kwargs: P.kwargs) -> Bound:
         """This function with these arguments. Raises `TypeError` where they do not fit the signature."""
-        signature = inspect.signature(self.function)
-        parameters = list(signature.parameters.values())[1:]
-        bound = signature.replace(parameters=parameters).bind(*args, **kwargs)
+        bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return Bound(resumable=self, arguments=dict(bound.arguments))
 
     async def enter(self, world: World, arguments: Mapping[str, object]) -> R:
         """Calls the function. `arguments` are by parameter name, as `at` bound them."""
-        signature = inspect.signature(self.function)
-        first, *rest = signature.parameters.values()
-        bound = signature.replace(parameters=rest).bind_partial()
+        bound = self.signature.bind_partial()
         bound.arguments.update(arguments)
         return await self.function(world, *bound.args, **bound.kwargs)
 

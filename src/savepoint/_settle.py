@@ -134,8 +134,12 @@ async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -
         attempt.store, receipt.arguments, receipt.arguments_object, attempt.registry.types
     )
     call = effect.recall(arguments)
-    key = journal.idempotency_key(receipt.key, receipt.step)
-    current = CurrentCall(call=call, idempotency_key=key, attempt=attempt.claim.epoch, tried=receipt.tried)
+    current = CurrentCall(
+        call=call,
+        keyed=lambda: journal.idempotency_key(receipt.key, receipt.step),
+        attempt=attempt.claim.epoch,
+        tried=receipt.tried,
+    )
     token = CURRENT.set(current)
     try:
         finding = await effect.prober(call)

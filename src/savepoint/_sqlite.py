@@ -29,7 +29,6 @@ T = TypeVar("T")
 Durability = Literal["power", "process"]
 """What an acknowledged commit survives: a power cut, or a kill of the process."""
 
-
 _READ = "read the rows back before anything is decided on them"
 
 
@@ -153,7 +152,10 @@ class SqliteStore:
         return await self.look(lambda engine: engine.tables.segments(root, until))
 
     async def verify(self) -> Verified:
-        """Reads every byte of the database. Damage is listed, never raised and never repaired."""
+        """Reads every byte of the database. Damage is listed, never raised and never repaired.
+
+        Commits of this process wait while SQLite checks its file; the rest is read in pages.
+        """
         return await survey(self.look, self.place / DATABASE)
 
     async def look(self, work: Callable[[Engine], T]) -> T:

@@ -74,6 +74,13 @@ class System(Protocol):
         """
         ...
 
+    async def left(self, contents: Contents, *, place: Path) -> bytes | None:
+        """The id of what a fork whose process died left at `place`; None where nothing of it is there.
+
+        Only evidence: what a call in doubt changed, if somebody says that it was performed.
+        """
+        ...
+
     async def discard(self) -> None:
         """Ends a fork and removes what it kept; ending it twice is a no-op. A host system refuses."""
         ...

@@ -35,11 +35,11 @@ class Unit:
         if not key:
             raise Usage(f"a row of {space} needs a key of at least one byte")
         digest = row_digest(space, key, body)
-        self.rows[space.value, key] = body, digest
+        self.rows[space, key] = body, digest
         return digest
 
     def delete(self, space: Space, key: bytes) -> None:
-        self.rows[space.value, key] = None
+        self.rows[space, key] = None
 
     def expect(self, space: Space, key: bytes, digest: bytes | None) -> None:
         self.expected.append((space, key, digest))
@@ -71,7 +71,7 @@ def checked_row(space: Space, key: bytes, body: bytes, digest: bytes, *, place: 
     """Raises `Corrupt` where the row is not what was written at (`space`, `key`)."""
     whole = isinstance(key, bytes) and isinstance(body, bytes)  # damage may change a column's type as well
     if not whole or row_digest(space, key, body) != digest:
-        raise Corrupt(f"row {space.value} {key.hex() if whole else repr(key)} in {place} is damaged", next=VERIFY)
+        raise Corrupt(f"row {space.value} {shown(key)} in {place} is damaged", next=VERIFY)
     return Row(key=key, body=body, digest=digest)
 
 
@@ -79,8 +79,13 @@ def checked_object(name: bytes, kind: int, body: bytes, *, place: str) -> bytes:
     """Raises `Corrupt` where the bytes do not have this name. A segment's root is checked by who reads the log."""
     whole = isinstance(body, bytes) and kind in _KINDS
     if not whole or (kind == Kind.OBJECT and seal(Domain.OBJECT, body) != name):
-        raise Corrupt(f"object {name.hex()} in {place} is damaged", next=VERIFY)
+        raise Corrupt(f"object {shown(name)} in {place} is damaged", next=VERIFY)
     return body
+
+
+def shown(name: object) -> str:
+    """A name or key for people; damage may have made it something else than bytes."""
+    return name.hex() if isinstance(name, bytes) else repr(name)
 
 
 _KINDS = frozenset(int(kind) for kind in Kind)

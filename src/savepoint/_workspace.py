@@ -92,6 +92,11 @@ class Workspace:
             os.close(root)
         return [delta.change() for delta in todo.wanted]
 
+    async def left(self, contents: Contents, *, place: Path) -> bytes | None:
+        if not await in_thread(place.is_dir):
+            return None
+        return await (await in_thread(Workspace, place)).snapshot(contents)
+
     async def discard(self) -> None:
         """Removes a fork's directory. Raises `Usage` for the user's own."""
         if not self._owned:

@@ -149,6 +149,17 @@ class World:
         child._declared = dict(self._declared)
         return child
 
+    async def left(self, contents: Contents, *, place: Path) -> Snapshot | None:
+        """The ids of what a fork whose process died left at `place`; None where not all of it is there."""
+        found: dict[str, SnapshotId] = {}
+        for index, (name, system) in enumerate(self._systems.items()):
+            taken = await system.left(contents, place=place / str(index))
+            if taken is None:
+                return None
+            found[name] = SnapshotId(kind=system.kind, format=system.format, id=taken)
+        await contents.flush()
+        return found
+
     async def diff(self, contents: Contents, old: Snapshot, new: Snapshot) -> Mapping[str, Sequence[Change]]:
         """What changed between two snapshots of this world, by system; those without changes are left out."""
         self._match(old)

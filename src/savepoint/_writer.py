@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import evolve, field, frozen, mutable
+from attrs import field, frozen, mutable
 
 from effects._receipt import Receipt
 
@@ -15,7 +15,7 @@ from ._codec import Encoded
 from ._crashpoint import CrashPoint, reach
 from ._errors import Stale, Superseded
 from ._events import Called, Event, Head, event_key, link, write_events, write_head
-from ._store import Space, Store, Transaction, row_digest
+from ._store import Space, Store, Transaction
 from ._stored import put_value
 
 Also = Callable[[Transaction, Head], None]
@@ -111,16 +111,13 @@ class Writer:
     ) -> None:
         reach(boundary.before)
         first = self.head.count
-        key, body = event_key(self.lineage, first), write_events(events)
-        chain = link(self.head.chain, row_digest(Space.EVENT, key, body)) if events else self.head.chain
-        head = evolve(self.head, count=first + len(events), chain=chain, **changes)
+        head = self.head
         durable: list[Callable[[], None]] = []
         digest = b""
         try:
             async with self.store.commit() as tx:
                 tx.expect(Space.HEAD, self.lineage, self.digest)
-                if events:
-                    tx.write(Space.EVENT, key, body)
+                head = self._append(tx, events, changes)
                 digest = tx.write(Space.HEAD, self.lineage, write_head(head))
                 durable = [put_value(tx, value, self.store) for value in values]
                 if also is not None:
@@ -136,6 +133,20 @@ class Writer:
         self._written(head, digest, events, first, durable)
         reach(boundary.after)
 
+    def _append(self, tx: Transaction, events: Sequence[Event], changes: dict[str, Any]) -> Head:
+        """Adds one row of events; the head as it will be."""
+        head = self.head
+        count, chain = head.count, head.chain
+        if events:
+            chain = link(chain, tx.write(Space.EVENT, event_key(self.lineage, count), write_events(events)))
+        return Head(
+            count=count + len(events),
+            chain=chain,
+            step=changes.get("step", head.step),
+            epoch=changes.get("epoch", head.epoch),
+            point_step=changes.get("point_step", head.point_step),
+        )
+
     def _written(
         self, head: Head, digest: bytes, events: Sequence[Event], first: int, durable: Sequence[Callable[[], None]]
     ) -> None:
@@ -144,4 +155,4 @@ class Writer:
             note()
         for number, event in enumerate(events, first):
             if isinstance(event, Called):
-                self.numbered(evolve(event.receipt, number=number))
+                self.numbered(event.receipt.at_number(number))

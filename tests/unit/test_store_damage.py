@@ -148,6 +148,22 @@ async def test_verify_knows_a_segment_that_is_none(tmp_path: Path) -> None:
         assert [damage.what for damage in (await store.verify()).damage] == ["object"]
 
 
+async def test_a_damaged_page_header_is_at_least_found_by_verify(tmp_path: Path) -> None:
+    """A point read cannot see that a page's count of cells was changed (`design/0005-store.md`); `verify` can."""
+    await fill(tmp_path / "s")
+    file = tmp_path / "s/store.db"
+    whole = file.read_bytes()
+    kinds = {2: "inner page of an index", 5: "inner page of a table", 10: "leaf of an index", 13: "leaf of a table"}
+    pages = [page for page in range(2048, len(whole), 2048) if whole[page] in kinds]
+    assert {whole[page] for page in pages} >= {2, 10, 13}
+    for page in pages:
+        damaged = bytearray(whole)
+        damaged[page + 4] ^= 1
+        file.write_bytes(damaged)
+        async with open_store(tmp_path / "s", read_only=True) as store:
+            assert (await store.verify()).damage, f"{kinds[whole[page]]} at {page}"
+
+
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
 async def test_a_cut_file_is_refused_and_kept(tmp_path: Path, part: float) -> None:
     await fill(tmp_path / "s")

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ async def test_a_newer_store_is_refused_untouched(tmp_path: Path) -> None:
             pass
     assert "upgrade" in refusal.value.next
     assert everything(tmp_path) == before
+
+
+async def test_a_newer_version_that_only_the_log_knows_is_refused(tmp_path: Path) -> None:
+    database = await make(tmp_path / "s")
+    with closing(sqlite3.connect(database, isolation_level=None)) as newer:
+        newer.execute(f"pragma user_version={VERSION + 1}")
+        assert database.read_bytes()[60:64] == VERSION.to_bytes(4, "big")
+        with pytest.raises(Newer):
+            async with open_store(tmp_path / "s"):
+                pass
 
 
 @pytest.mark.parametrize("length", [0, 1, 50, 99])

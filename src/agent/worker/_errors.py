@@ -19,3 +19,7 @@ class Mismatch(WorkerError):
 
 class NotRun(WorkerError):
     """A command that was never started: no such program, no such directory, no sandbox."""
+
+
+class NoWorkspace(WorkerError):
+    """A run of the worker in a world without a workspace."""

@@ -1,15 +1,18 @@
 """The shell tool: a command on the workspace, and its end in words for a model."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ._errors import Unsuitable
-from ._process import Completed, run_command
+from ._process import ENVIRONMENT, Completed, run_command
 from ._sandbox import Sandbox
 
 TIMEOUT_S = 120.0
 LONGEST_S = 3600.0
 OUTPUT_BYTES = 32_768
+_PATH = {"PATH": f"{Path(sys.executable).parent}:{ENVIRONMENT['PATH']}"}
+"""`python` is this interpreter, the one that a sandbox shows."""
 
 
 async def run_shell(
@@ -26,7 +29,9 @@ async def run_shell(
     if "\0" in command or not command.strip():
         raise Unsuitable("the command is empty or holds a NUL")
     sandbox = Sandbox(workspace=root, hidden=tuple(hidden)) if sandboxed else None
-    return await run_command(command, cwd=root, timeout_s=timeout_s, output_limit_bytes=OUTPUT_BYTES, sandbox=sandbox)
+    return await run_command(
+        command, cwd=root, env=_PATH, timeout_s=timeout_s, output_limit_bytes=OUTPUT_BYTES, sandbox=sandbox
+    )
 
 
 def in_words(completed: Completed) -> str:
