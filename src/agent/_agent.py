@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from effects import Effect
 from savepoint import Registry, Resumable, Types, digest
@@ -46,12 +46,10 @@ class Agent:
     types: Types = field(factory=Types)
     """portable classes that tools take or return"""
 
-    known_tools: Mapping[str, Tool[..., Any]] = field(init=False, repr=False)
+    known_tools: Mapping[str, Tool[..., Any]] = field(
+        init=False, repr=False, default=Factory(lambda agent: {each.name: each for each in agent.tools}, takes_self=True)
+    )
     """by name"""
-
-    @known_tools.default
-    def _by_name(self) -> Mapping[str, Tool[..., Any]]:
-        return {each.name: each for each in self.tools}
 
     def instruct(self, deps: object) -> str:
         return self.instructions if isinstance(self.instructions, str) else self.instructions(deps)

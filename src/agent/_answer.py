@@ -27,7 +27,7 @@ class ModelUnavailable(ModelError):
     code = "model_unavailable"
     retryable: ClassVar[bool] = True
 
-    def __init__(self, message: str, *, next: str = "", retry_after_s: float | None = None) -> None:  # noqa: A002
+    def __init__(self, message: str, *, next: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, next=next)
         self.retry_after_s = retry_after_s
 

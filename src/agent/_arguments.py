@@ -42,8 +42,8 @@ def described(value: object) -> str:
         return "null"
     for kind, name in _KINDS:
         if isinstance(value, kind):
-            text = "" if isinstance(value, int) and value.bit_length() > 256 else json.dumps(value, ensure_ascii=False)  # noqa: PLR2004  78 digits
-            return f"{name} {text}" if 0 < len(text) <= 80 else f"a long {name[4:]}"  # noqa: PLR2004
+            text = "" if isinstance(value, int) and value.bit_length() > 256 else json.dumps(value, ensure_ascii=False)
+            return f"{name} {text}" if 0 < len(text) <= 80 else f"a long {name[4:]}"
     return "a list" if isinstance(value, list) else "an object"
 
 
@@ -61,6 +61,6 @@ def _no_constant(name: str) -> object:
 
 
 def _bounded(digits: str) -> int:
-    if len(digits) > 4000:  # noqa: PLR2004  a little below what Python reads
+    if len(digits) > 4000:
         raise ValueError(f"an integer of {len(digits)} digits")
     return int(digits)

@@ -54,9 +54,9 @@ class Messages(Sequence[Message]):
         """These and `items`. Extending one view twice copies it, so neither result sees the other's."""
         new = list(items)
         more = Messages.__new__(Messages)
-        more._items = self._items if self._count == len(self._items) else self._items[: self._count]  # noqa: SLF001
-        more._items += new  # noqa: SLF001
-        more._count = self._count + len(new)  # noqa: SLF001
+        more._items = self._items if self._count == len(self._items) else self._items[: self._count]
+        more._items += new
+        more._count = self._count + len(new)
         more.replies = self.replies + replies_in(new)
         return more
 

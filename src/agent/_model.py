@@ -80,11 +80,11 @@ def resolve_model(spec: str) -> Model:
     if not rest:
         raise UsageError(f"{spec!r} names no model", next="write openai:NAME or script:FILE")
     if kind == "openai":
-        from ._openai import OpenAIModel  # noqa: PLC0415
+        from ._openai import OpenAIModel
 
         return OpenAIModel(rest)
     if kind == "script":
-        from ._script import read_script  # noqa: PLC0415
+        from ._script import read_script
 
         return read_script(Path(rest))
     if kind == "anthropic":

@@ -107,7 +107,7 @@ class OpenAIModel:
 def _client(
     name: str, base_url: str | None, api_key: str | None, timeout_s: float, http_client: "httpx2.AsyncClient | None"
 ) -> "AsyncOpenAI":
-    from openai import AsyncOpenAI, OpenAIError  # noqa: PLC0415
+    from openai import AsyncOpenAI, OpenAIError
 
     try:
         return AsyncOpenAI(
@@ -122,7 +122,7 @@ def _client(
 
 def _json(part: object) -> object:
     """What the SDK read, as plain JSON: its own classes promise types that they do not check."""
-    from openai import BaseModel  # noqa: PLC0415
+    from openai import BaseModel
 
     if not isinstance(part, BaseModel):
         raise ModelError("the endpoint does not speak chat completions", next="check OPENAI_BASE_URL")
@@ -132,10 +132,10 @@ def _json(part: object) -> object:
 @asynccontextmanager
 async def _named_errors(name: str, api_key: str, timeout_s: float) -> AsyncGenerator[None]:
     """Raises what the SDK raises as `ModelError`s, without the key, which some servers echo."""
-    import httpx2  # noqa: PLC0415
-    from openai import OpenAIError  # noqa: PLC0415
+    import httpx2
+    from openai import OpenAIError
 
-    from ._openai_errors import model_error  # noqa: PLC0415
+    from ._openai_errors import model_error
 
     try:
         yield

@@ -39,7 +39,7 @@ def _of_status(name: str, error: APIStatusError, secret: str) -> ModelError:
         return ModelError(text, next="add credit to the provider's account")
     if error.code == "context_length_exceeded":
         return ModelError(text, next="shorten the conversation")
-    if error.status_code in _PASSING or error.status_code >= 500:  # noqa: PLR2004
+    if error.status_code in _PASSING or error.status_code >= 500:
         return ModelUnavailable(text, next="ask again later", retry_after_s=_retry_after_s(error.response))
     return ModelError(text, next=_NEXT.get(error.status_code, "read the message, change the request"))
 
@@ -56,4 +56,4 @@ def _retry_after_s(response: httpx2.Response) -> float | None:
 def _clean(text: str, secret: str) -> str:
     """Without the key, which some servers echo, and bounded, for some answer with a whole page."""
     masked = text.replace(secret, "***") if secret else text
-    return masked if len(masked) <= 500 else masked[:500] + " [cut]"  # noqa: PLR2004
+    return masked if len(masked) <= 500 else masked[:500] + " [cut]"

@@ -47,7 +47,7 @@ class Result:
 
 async def run(
     agent: Agent,
-    input: str,  # noqa: A002  the word of the field
+    input: str,
     *,
     run_id: str | None = None,
     store: Store | None = None,
@@ -198,7 +198,7 @@ def _scene(agent: Agent, model: Model | str | None, deps: object, on_event: OnEv
     )
 
 
-class _on_stage:  # noqa: N801  reads as a verb
+class _on_stage:
     """The scene of the block."""
 
     def __init__(self, scene: Scene) -> None:

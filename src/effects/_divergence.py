@@ -4,7 +4,8 @@ Nothing outside may change, and no body may end, while a ONCE or KEYED receipt b
 asked for again: the redone program could be about to do *almost* the same thing twice.
 """
 
-from collections.abc import Collection, Iterable, Set as AbstractSet
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 
 from ._key import ancestors, below, parent
 from ._receipt import Receipt, Status

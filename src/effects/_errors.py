@@ -8,7 +8,7 @@ class EffectError(Exception):
 
     code = "effect"
 
-    def __init__(self, message: str, *, next: str = "") -> None:  # noqa: A002  the word users see
+    def __init__(self, message: str, *, next: str = "") -> None:
         super().__init__(message)
         self.next = next
 
@@ -48,7 +48,7 @@ class Refused(EffectError):
 
     code = "refused"
 
-    def __init__(self, effect: str, reason: str, *, next: str = "") -> None:  # noqa: A002
+    def __init__(self, effect: str, reason: str, *, next: str = "") -> None:
         super().__init__(f"{effect} was refused: {reason}", next=next)
         self.effect = effect
         self.reason = reason

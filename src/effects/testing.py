@@ -1,11 +1,11 @@
 """Fakes for tests of programs that perform effects: a clock, randomness, and the plainest layer."""
 
-from functools import partial
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
-from random import Random  # noqa: TID251  a fake of randomness needs a seeded source
+from functools import partial
+from random import Random
 from uuid import UUID
 
 from ._ambient import monotonic, now, random_bytes, sleep, uuid
@@ -52,7 +52,7 @@ class ManualClock:
 @contextmanager
 def seeded(seed: int) -> Generator[None, None, None]:
     """Answers `uuid` and `random_bytes` from a seed: the same sequence each time."""
-    source = Random(seed)  # noqa: S311  meant to be predictable
+    source = Random(seed)
 
     async def draw_bytes(n: int) -> bytes:
         return source.randbytes(n)

@@ -1,5 +1,6 @@
 """Portable savepoints: named gaps that a program can be resumed from, in any process, with receipts of what it did."""
 
+from ._atoms import Blob as Blob
 from ._cell import Cell as Cell
 from ._codec import digest as digest
 from ._codec import dumps as dumps
@@ -31,7 +32,6 @@ from ._program import RunResult as RunResult
 from ._program import fork_program as fork_program
 from ._program import resume_program as resume_program
 from ._program import run_program as run_program
-from ._atoms import Blob as Blob
 from ._resumable import CURRENT_RUN as CURRENT_RUN
 from ._resumable import Registry as Registry
 from ._resumable import Resumable as Resumable

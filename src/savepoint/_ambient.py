@@ -17,7 +17,8 @@ def fresh_bytes(size: int) -> bytes:
 
 def boot_clock_s() -> float:
     """Seconds of a clock that counts suspend and never jumps. Linux: CLOCK_BOOTTIME; macOS: CLOCK_MONOTONIC_RAW
-    does not count sleep, `time.monotonic` (mach_continuous_time is not exposed) is the best there."""
+    does not count sleep, `time.monotonic` (mach_continuous_time is not exposed) is the best there.
+    """
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: PLR2004  the numbers are the format's
+
 """Values that are written in one piece: heads, numbers and texts of CBOR, and the scalars that get a tag of our own.
 
 Every function here gives the one canonical encoding of its value. Normative: `design/format.md`.
@@ -125,7 +125,7 @@ def byte_size(value: int) -> int:
 
 def real(value: float) -> bytes:
     """The shortest of the three forms that keeps the value; every NaN is one NaN."""
-    if value != value:  # noqa: PLR0124  NaN alone
+    if value != value:
         return NAN
     for lead, form in ((b"\xf9", ">e"), (b"\xfa", ">f")):
         try:

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from attrs import evolve, field, mutable
@@ -49,7 +49,7 @@ class Attempt:
         return self.record.lineage
 
     @contextlib.asynccontextmanager
-    async def world(self) -> AsyncIterator[World]:
+    async def world(self) -> AsyncGenerator[World]:
         """The fork of the host world that this attempt works in; gone at the end, its content is in the snapshots."""
         reach(CrashPoint.FORK_BEFORE)
         ids = self.savepoint.world

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakSet
@@ -192,7 +192,7 @@ class Claim:
         self._deadline_s, self._digest = deadline_s, digest
 
     @contextlib.asynccontextmanager
-    async def renewing(self, program: asyncio.Task[Any] | None) -> AsyncIterator[None]:
+    async def renewing(self, program: asyncio.Task[Any] | None) -> AsyncGenerator[None]:
         """Renews in the background while the block runs; cancels `program` when somebody asked for that."""
         task = asyncio.create_task(self._renew_for_ever(program))
         try:

@@ -82,7 +82,7 @@ def _names(body: bytes, wanted: Tag) -> list[tuple[int, bytes]]:
 
 def _pair(cursor: Cursor) -> tuple[int, bytes]:
     """A log's count and root, a blob's digest and size: told apart by their types."""
-    if cursor.head(ARRAY) != 2:  # noqa: PLR2004  a pair
+    if cursor.head(ARRAY) != 2:
         raise Corrupt(f"a log or blob without its two parts at byte {cursor.pos}")
     number, name = 0, b""
     for _ in range(2):

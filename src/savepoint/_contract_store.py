@@ -1,4 +1,4 @@
-# ruff: noqa: S101  these are tests, shipped
+
 """What every `Store` must do, as tests: subclass `StoreContract`, say how to open yours, and run pytest."""
 
 import asyncio
@@ -60,7 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.directory.cleanup()
 
     @rule(operations=OPERATIONS, sync=st.booleans())
-    def commit(self, operations: Sequence[tuple[object, ...]], sync: bool) -> None:  # noqa: FBT001  drawn
+    def commit(self, operations: Sequence[tuple[object, ...]], sync: bool) -> None:
         known, rows = dict(self.known), dict(self.rows)
         fits = True
 

@@ -1,6 +1,6 @@
 """What every `System` must hold, as tests: subclass `SystemContract`, say how to make, write and read, and run pytest."""
 
-# ruff: noqa: S101, PT017  these are tests; pytest is not imported, so that the package does not need it
+
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -52,8 +52,8 @@ class SystemContract(ABC):
             seen.add(await system.snapshot(contents))
             await self.write(system, key, back)
             assert await system.snapshot(contents) == first
-        assert len(seen) == 5  # noqa: PLR2004
-        assert all(len(snapshot) == 32 for snapshot in seen)  # noqa: PLR2004
+        assert len(seen) == 5
+        assert all(len(snapshot) == 32 for snapshot in seen)
 
     async def test_a_fork_is_what_was_captured_whatever_came_later(self, tmp_path: Path) -> None:
         contents = self.contents()

@@ -155,7 +155,7 @@ class _Copy:
                 os.close(fd)
         for item in links:
             path = join(self.target, item.path)
-            os.symlink(item.entry.ref, path)  # noqa: PTH211  a Path cannot hold any bytes
+            os.symlink(item.entry.ref, path)
             if item.mtime_ns is not None:
                 os.utime(path, ns=(item.mtime_ns, item.mtime_ns), follow_symlinks=False)
 
@@ -167,7 +167,7 @@ class _Copy:
 
     def _make_directories(self, level: Sequence[_Item]) -> None:
         for item in level:
-            os.mkdir(join(self.target, item.path), 0o700)  # noqa: PTH102  likewise
+            os.mkdir(join(self.target, item.path), 0o700)
 
     def _finish(self) -> None:
         """Modes and times of directories, the deepest first: writing into them is over."""
@@ -175,7 +175,7 @@ class _Copy:
             path = join(self.target, item.path) if item.path else self.target
             if item.mtime_ns is not None:
                 os.utime(path, ns=(item.mtime_ns, item.mtime_ns))
-            os.chmod(path, item.entry.mode)  # noqa: PTH101  likewise
+            os.chmod(path, item.entry.mode)
 
 
 async def pour(contents: Contents, entry: Entry, path: bytes, fd: int) -> None:

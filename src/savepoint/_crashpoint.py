@@ -54,5 +54,5 @@ def reach(point: CrashPoint) -> None:
 
 def arm(hook: Callable[[CrashPoint], None] | None) -> None:
     """Installs the hook that every point calls (`None`: back to idle). For tests."""
-    global _armed  # noqa: PLW0603  one process, one hook; a context variable would cost a lookup a point
+    global _armed
     _armed = hook

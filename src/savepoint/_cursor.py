@@ -1,4 +1,4 @@
-# ruff: noqa: PLR2004  the numbers are the format's
+
 """A place in canonical bytes: heads in their shortest form, and never a byte past the end."""
 
 from ._errors import Corrupt

@@ -41,7 +41,7 @@ def seal(domain: Domain, data: bytes | bytearray | memoryview) -> bytes:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"seal() hashes bytes, not {type(data).__name__}")
     # `value` is a descriptor in Python, and this is called thirty times a turn.
-    return blake3(data, key=domain._value_).digest()  # noqa: SLF001
+    return blake3(data, key=domain._value_).digest()
 
 
 class Sealer:

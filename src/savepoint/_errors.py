@@ -8,7 +8,7 @@ class SavepointError(Exception):
 
     code = "error"
 
-    def __init__(self, message: str, *, next: str = "") -> None:  # noqa: A002  the word users see
+    def __init__(self, message: str, *, next: str = "") -> None:
         super().__init__(message)
         self.next = next
 
@@ -32,7 +32,7 @@ class NotPortable(SavepointError):
 
     code = "not_portable"
 
-    def __init__(self, path: str, what: str, *, next: str = "") -> None:  # noqa: A002
+    def __init__(self, path: str, what: str, *, next: str = "") -> None:
         super().__init__(f"{path}: {what}", next=next)
         self.path = path
 

@@ -10,10 +10,10 @@ from attrs import field, frozen
 
 from ._codec import Encoded, encode
 from ._errors import Foreign, Newer
+from ._portable import portable
 from ._resumable import Bound, Registry
 from ._store import Store
 from ._stored import get_value
-from ._portable import portable
 from ._types import Types
 from ._world import SnapshotId
 

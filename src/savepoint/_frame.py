@@ -5,7 +5,7 @@ A frame is the program itself, a call of a recorded reply, an entered body or a 
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -99,7 +99,7 @@ FRAME: ContextVar[Frame | None] = ContextVar("savepoint_frame", default=None)
 
 
 @contextlib.contextmanager
-def in_frame(frame: Frame) -> Iterator[Frame]:
+def in_frame(frame: Frame) -> Generator[Frame]:
     """The calls of the block are counted under `frame`."""
     token = FRAME.set(frame)
     try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from attrs import field, mutable
 
@@ -23,7 +23,7 @@ class Gate:
         return not self._running
 
     @contextlib.asynccontextmanager
-    async def running(self, key: bytes, *, alone: bool) -> AsyncIterator[None]:
+    async def running(self, key: bytes, *, alone: bool) -> AsyncGenerator[None]:
         """The body of the call `key` runs in the block; waits for those that it must not run beside."""
         while self._blocked(key, alone=alone):
             self._changed.clear()

@@ -5,7 +5,7 @@ the program may still ask for what is missing.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from attrs import field, mutable
@@ -49,7 +49,7 @@ class Guard:
         self._moved.set()
 
     @contextmanager
-    def running(self, frame: Frame) -> Iterator[None]:
+    def running(self, frame: Frame) -> Generator[None]:
         """A body or branch is open: it may still ask."""
         self._open.add(frame)
         try:

@@ -5,7 +5,7 @@ It starts a new lineage: there are no receipts here. Continuing a run, with its 
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from attrs import frozen
@@ -48,7 +48,7 @@ class Revived:
 
 
 @contextlib.asynccontextmanager
-async def hydrate(point: bytes, *, store: Store, host: World | None = None, registry: Registry) -> AsyncIterator[Revived]:
+async def hydrate(point: bytes, *, store: Store, host: World | None = None, registry: Registry) -> AsyncGenerator[Revived]:
     """Forks `host` at the savepoint `point` (the id that `persist` returned) for the time of the block.
 
     Raises `Missing`, `Corrupt`, `Foreign` (a resume function or class that is not registered), `Newer`, `Usage` (a
@@ -60,7 +60,7 @@ async def hydrate(point: bytes, *, store: Store, host: World | None = None, regi
 
 
 @contextlib.asynccontextmanager
-async def forked(savepoint: Savepoint, *, store: Store, host: World) -> AsyncIterator[World]:
+async def forked(savepoint: Savepoint, *, store: Store, host: World) -> AsyncGenerator[World]:
     """A fork of `host` at the savepoint, for the time of the block."""
     place = store.forks / f"hydrated-{fresh_bytes(8).hex()}"
     world = await host.fork(store.contents, at=savepoint.world, place=place)

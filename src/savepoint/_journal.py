@@ -5,7 +5,7 @@ One path: a redone step is not a mode. What happens to one call is `_passage.py`
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NoReturn
 
 from attrs import field, mutable
@@ -98,7 +98,7 @@ class Journal:
         return await Passage(self, call, key, frame, arguments, Idempotency.READ).answer(ask)
 
     @contextlib.contextmanager
-    def branch(self, name: str) -> Iterator[None]:
+    def branch(self, name: str) -> Generator[None]:
         """The calls of the block get a parent of their own."""
         with in_frame(self.frame().branch(name)) as frame, self.guard.running(frame):
             yield

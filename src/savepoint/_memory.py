@@ -4,7 +4,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 from ._contents import MemoryContents
@@ -22,15 +21,17 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.contents: Contents = MemoryContents()
+        self._forks: Path | None = None
         self._objects: dict[bytes, tuple[int, bytes]] = {}
         self._rows: dict[tuple[str, bytes], tuple[bytes, bytes]] = {}
 
-    @cached_property
+    @property
     def forks(self) -> Path:
         """A temporary directory, made when first asked for, gone with the store."""
-        path = tempfile.mkdtemp(prefix="savepoint-forks-")
-        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-        return Path(path)
+        if self._forks is None:
+            self._forks = Path(tempfile.mkdtemp(prefix="savepoint-forks-"))
+            weakref.finalize(self, shutil.rmtree, self._forks, ignore_errors=True)
+        return self._forks
 
     @property
     def locks(self) -> Path | None:

@@ -1,7 +1,7 @@
 """One call on its way through the journal: known, or intended, entered, and landed."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -114,7 +114,7 @@ class Passage:
     # -- the body -------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _outside(self) -> AsyncIterator[None]:
+    async def _outside(self) -> AsyncGenerator[None]:
         """The place of a call that changes the outside: after all that was asked before, alone under its parent."""
         if not self.effect.idempotency.outside:
             yield
@@ -174,7 +174,8 @@ class Passage:
 
     def _needs_intent(self) -> bool:
         """ONCE and KEYED always, and what was approved; IDEMPOTENT where its arguments are not those of a recorded
-        reply."""
+        reply.
+        """
         idempotency = self.effect.idempotency
         if self.frame.approved:
             return True
@@ -214,7 +215,8 @@ class Passage:
 
     async def _in_doubt(self, error: BaseException) -> object:
         """Nobody knows how the call ended, though the process lives. Its request may still be under way, so only a
-        final "not performed" counts. Returns what a probe found, or parks."""
+        final "not performed" counts. Returns what a probe found, or parks.
+        """
         journal = self.journal
         journal.keep(doubt := self.new(Status.IN_DOUBT, tried=self.tried))
         if self.effect.prober is not None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from attrs import evolve, frozen
@@ -99,7 +99,7 @@ async def _enter(attempt: Attempt, world: World) -> Played:
     except Abandoned:
         await publish_end(End(status="abandoned"), world)
         return await _end(attempt, RunStatus.CANCELLED)
-    except Exception as error:  # noqa: BLE001  whatever the program raises is how the run ended
+    except Exception as error:
         journal.must_go_on()
         await publish_end(End(status="error", value=error), world)
         return await _end(attempt, RunStatus.FAILED, error=_failure(error))
@@ -123,7 +123,7 @@ async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
 
 
 @contextlib.contextmanager
-def _scope(attempt: Attempt, world: World) -> Iterator[None]:
+def _scope(attempt: Attempt, world: World) -> Generator[None]:
     """What the program runs in: the journal as the layer, its world, its savepoints persisted."""
 
     async def persist(point: Point) -> Any:

@@ -4,7 +4,7 @@ Without a handler it returns its default and costs a lookup. A handler holds the
 (the program goes on with that value, once) or raises (`Abandon` unwinds the program).
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from ._world import World
 T = TypeVar("T")
 
 
-class Abandon(Exception):  # noqa: N818  a wish, not an error
+class Abandon(Exception):
     """Raised by a handler: consumes the point and unwinds the program."""
 
 
@@ -97,7 +97,7 @@ WORLD: ContextVar[World | None] = ContextVar("savepoint_world", default=None)
 
 
 @contextmanager
-def at_savepoint(handle: PointHandler, *, name: str | None = None) -> Iterator[None]:
+def at_savepoint(handle: PointHandler, *, name: str | None = None) -> Generator[None]:
     """Installs `async (point) -> value` for the savepoints called `name` (`None`: all of them, and the program's end).
 
     A savepoint that a handler itself publishes goes outward.
@@ -152,7 +152,7 @@ async def _ask(point: Point, handle: PointHandler, position: int) -> Any:
 
 
 @contextmanager
-def _outward(position: int) -> Iterator[None]:
+def _outward(position: int) -> Generator[None]:
     token = _HANDLERS.set(_HANDLERS.get()[:position])
     try:
         yield
@@ -183,7 +183,7 @@ def current_world() -> World:
 
 
 @contextmanager
-def using_world(world: World) -> Iterator[World]:
+def using_world(world: World) -> Generator[World]:
     """The savepoints of the block are taken in `world`."""
     token = WORLD.set(world)
     try:

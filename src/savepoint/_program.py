@@ -6,7 +6,7 @@ The agent loop is such a program; nothing here knows of models.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from effects._failure import Failure
 from effects._question import Question, QuestionKind
@@ -15,7 +15,7 @@ from ._ambient import fresh_bytes, wall_clock_s
 from ._begin import claim_run, create
 from ._claim import LEASE_S, alive, owner_of
 from ._codec import encode
-from ._errors import Conflict, Held, Missing, Usage
+from ._errors import Conflict, Held, Missing
 from ._events import LINEAGE_SIZE, read_head, read_mark
 from ._form import form_of, plain_ids, read_form, savepoint_of
 from ._past import Standing, read_marks, read_standing
@@ -26,7 +26,6 @@ from ._run import IfExists, Recovery, RunRecord, RunStatus, read_run, run_key
 from ._store import Space, Store
 from ._stored import get_value
 from ._world import World
-
 
 OnClaim = Callable[[RunRecord], None]
 """Told the run's record once it is claimed, before anything is performed."""

@@ -146,11 +146,11 @@ async def read_decisions(store: Store, lineage: bytes, types: Types) -> dict[str
     return found
 
 
-async def arguments_of(store: Store, inline: bytes | None, name: bytes | None, types: Types) -> object:
+async def arguments_of(store: Store, inline: bytes | None, name: bytes | None, types: Types) -> dict[str, object]:
     """A receipt's arguments by parameter name: short ones are in the row, long ones are an object."""
     if inline is not None:
         return await read_value(store, inline, types)
-    return None if name is None else await get_value(store, name, types)
+    return {} if name is None else await get_value(store, name, types)
 
 
 async def open_questions(store: Store, lineage: bytes, types: Types) -> list[Question]:

@@ -1,4 +1,4 @@
-# ruff: noqa: PLR2004  the numbers are the format's
+
 """Strict reading of canonical bytes: nothing else than the one encoding of a value is taken. Mirrors `Walk`."""
 
 from collections.abc import Callable, Mapping

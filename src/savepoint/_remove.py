@@ -28,7 +28,7 @@ def remove_at(parent: int, name: bytes) -> None:
         return
     fd = _open_writable(parent, name)
     try:
-        for child in os.listdir(fd):  # noqa: PTH208  a descriptor, not a path
+        for child in os.listdir(fd):
             remove_at(fd, os.fsencode(child))
     finally:
         os.close(fd)
@@ -39,7 +39,7 @@ def _open_writable(parent: int, name: bytes) -> int:
     """Opened for listing and unlinking whatever its mode was, without a name that could be swapped for a link."""
     handle = os.open(name, os.O_PATH | _OPEN, dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101  a descriptor's own name
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)
         return os.open(b".", os.O_RDONLY | _OPEN, dir_fd=handle)
     finally:
         os.close(handle)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from effects import Effect
 from effects._failure import Failure
@@ -49,6 +49,11 @@ class Bound:
         return Bound(resumable=self.resumable, arguments={**self.arguments, **more})
 
 
+def _without_world(resumable: "Resumable[..., Any]") -> inspect.Signature:
+    signature = inspect.signature(resumable.function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
 @frozen(kw_only=True, eq=False)
 class Resumable(Generic[P, R]):
     """A named, versioned `async (world, ...)` function that can be entered in another process."""
@@ -58,13 +63,8 @@ class Resumable(Generic[P, R]):
     function: Callable[Concatenate[World, P], Awaitable[R]]
     migrations: Mapping[int, Migration] = field(factory=dict[int, Migration])
     """from an older version of the arguments to the next one"""
-    signature: inspect.Signature = field(init=False, repr=False)
+    signature: inspect.Signature = field(init=False, repr=False, default=Factory(_without_world, takes_self=True))
     """without the world"""
-
-    @signature.default
-    def _own_signature(self) -> inspect.Signature:
-        signature = inspect.signature(self.function)
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def at(self, *args: P.args, **kwargs: P.kwargs) -> Bound:
         """This function with these arguments. Raises `TypeError` where they do not fit the signature."""

@@ -240,7 +240,7 @@ def rules_at(root: int) -> bytes:
         file = os.open(RULES, _FILE, dir_fd=root)
     except OSError:
         return b""
-    with open(file, "rb") as stream:  # noqa: PTH123  a descriptor, not a path
+    with open(file, "rb") as stream:
         return stream.read() if stat.S_ISREG(os.fstat(file).st_mode) else b""
 
 

@@ -30,7 +30,7 @@ from ._stored import get_value
 from ._writer import PARK, SETTLE
 
 
-class Failing(Exception):  # noqa: N818  a decision, not a fault
+class Failing(Exception):
     """A decision says that the run fails."""
 
     def __init__(self, failure: Failure) -> None:

@@ -7,11 +7,13 @@ contract suite that both pass. Design: `design/0001-shape.md`.
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from attrs import frozen
 
 from ._digest import Domain, seal
+from ._system import Contents
 
 
 class Space(StrEnum):
@@ -81,6 +83,21 @@ class Transaction(Protocol):
 
 class Store(Protocol):
     """A place for objects and rows. Reading verifies every byte it returns."""
+
+    @property
+    def contents(self) -> Contents:
+        """What world snapshots name."""
+        ...
+
+    @property
+    def forks(self) -> Path:
+        """The directory in which attempts fork the world."""
+        ...
+
+    @property
+    def locks(self) -> Path | None:
+        """The directory of kernel locks; None where no other process can open this store."""
+        ...
 
     def commit(self, *, sync: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """A unit of work. Leaving the block applies it; an exception in the block applies nothing.

@@ -51,7 +51,7 @@ a comparison with all before it."""
 class Offence(Exception):
     """Something not portable; never leaves this module. The containers around it add the way to it, from the inside out."""
 
-    def __init__(self, what: str, next: str = "") -> None:  # noqa: A002  as in the errors
+    def __init__(self, what: str, next: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.next = next
@@ -143,7 +143,7 @@ def _int(walk: Walk, value: int, _: int) -> int:
     return value
 
 
-def _bool(walk: Walk, value: bool, _: int) -> bool:  # noqa: FBT001  one of the writers
+def _bool(walk: Walk, value: bool, _: int) -> bool:
     walk.out += TRUE if value else FALSE
     return value
 
@@ -177,7 +177,7 @@ def _items(walk: Walk, items: list[Any] | tuple[Any, ...], depth: int) -> list[A
     normal: list[Any] = []
     walk.out += head(ARRAY, len(items))
     try:
-        for index, item in enumerate(items):  # noqa: B007  read when it is refused
+        for index, item in enumerate(items):
             normal.append(walk.put(item, depth + 1))
     except Offence as offence:
         offence.trail.append(f"[{index}]")

@@ -79,7 +79,7 @@ async def line(text: str) -> int:
     """Appends to a file of the workspace."""
     enter()
     files = current_world().system("files")
-    path = files.root / "notes.txt"  # type: ignore[attr-defined]
+    path = files.path / "notes.txt"  # type: ignore[attr-defined]
     path.write_text((path.read_text() if path.exists() else "") + text + "\n")
     return len(path.read_text().splitlines())
 

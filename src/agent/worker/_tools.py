@@ -17,7 +17,6 @@ from ._shell import TIMEOUT_S, in_words, run_shell
 SYSTEM = "files"
 """The world's system that the tools work on."""
 
-
 FilePath: TypeAlias = Annotated[str, "relative to the workspace"]
 Command: TypeAlias = Annotated[str, "text for the shell; runs in the workspace, without input"]
 Seconds: TypeAlias = Annotated[float, "after this many seconds it is killed, with all that it started"]

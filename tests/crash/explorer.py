@@ -1,0 +1,150 @@
+"""Every history of a scenario: an unkilled run tells where a process can die, then it dies there, once or twice."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import outside
+from attrs import define, field, frozen
+from oracle import Allowed, Ended, History, Lived, complaints
+from rig import Json, Server
+from scenarios import SCENARIOS
+
+LIVES = 12
+Kill = tuple[str, int]
+
+
+@frozen(kw_only=True)
+class Plan:
+    """Which process dies where."""
+
+    kills: tuple[tuple[int, Kill], ...] = ()
+    """index of the process (those that only look whether the run still waits do not count), crash point"""
+    jump_s: float = 0.0
+    sabotage: str = ""
+
+
+@define(kw_only=True)
+class Explorer:
+    """Lives histories of one scenario on one server, below the directory `place`."""
+
+    server: Server
+    scenario: str
+    place: Path
+    processes: int = 0
+    died: int = 0
+    _made: int = field(default=0, init=False)
+    _references: tuple[History, ...] = field(default=(), init=False)
+
+    def history(self, plan: Plan, **setting: Any) -> tuple[History, list[Json]]:
+        """One run from start to end, and the reports of its processes that were not killed."""
+        self._made += 1
+        place = self.place / str(self._made)
+        place.mkdir(parents=True)
+        try:
+            return self._live(plan, place, setting)
+        finally:
+            shutil.rmtree(place)
+
+    def _live(self, plan: Plan, place: Path, setting: Json) -> tuple[History, list[Json]]:
+        lives: list[Lived] = []
+        reports: list[Json] = []
+        kills = dict(plan.kills)
+        ended: Ended | None = None
+        for index in range(LIVES):
+            if lives and lives[-1].status == "waiting":
+                waiting = len(lives[-1].questions)
+                lives += [self._life(place, {**setting, "answer": how}, plan, 1)[0] for how in _looks(waiting)]
+            life, report = self._life(place, {**setting, "kill": kills.get(index), "answer": bool(lives)}, plan, index)
+            lives.append(life)
+            reports.append(report)
+            if life.status == "completed":
+                ended = Ended(**{**report["ended"], "points": _by_step(report, "points"), "ids": _by_step(report, "ids")})
+                break
+        answered = [(effect, choice) for report in reports for effect, choice in report.get("answered", ())]
+        acts = outside.ledger(place / "outside")
+        return History(lives=lives, ledger=acts, ended=ended, answered=answered), reports
+
+    def _life(self, place: Path, request: Json, plan: Plan, index: int) -> tuple[Lived, Json]:
+        before = len(outside.entered(place / "outside"))
+        request = {
+            "scenario": self.scenario,
+            "place": str(place),
+            "first": index == 0,
+            "clock_s": plan.jump_s * index,
+            "sabotage": plan.sabotage,
+            **request,
+        }
+        reply = self.server.attempt(request)
+        self.processes += 1
+        self.died += reply["killed"]
+        report: Json = reply["report"] or {}
+        life = Lived(
+            killed=reply["killed"],
+            status=report.get("status", ""),
+            questions=[(kind, effect, key) for kind, effect, key in report.get("questions", ())],
+            entered=outside.entered(place / "outside")[before:],
+            open_before=report.get("open_before", 0),
+            unsettled=report.get("unsettled", ()),
+        )
+        return life, report
+
+    # -- judging --------------------------------------------------------------------------------------------------
+
+    def references(self) -> tuple[History, ...]:
+        """Unkilled runs: with and without refused savepoints, parts started in either order."""
+        if not self._references:
+            self._references = tuple(
+                self.history(Plan(), refuse=refuse, reversed=order)[0]
+                for refuse in (True, False)
+                for order in (False, True)
+            )
+        return self._references
+
+    def judge(self, plan: Plan) -> list[str]:
+        """Complaints about one history, each with its plan."""
+        history, _ = self.history(plan)
+        scenario = SCENARIOS[self.scenario]
+        lost = scenario.loses_world and ("tool", "performed") in history.answered
+        allowed = Allowed(
+            perturbed=scenario.perturbed,
+            strict=scenario.strict,
+            no_questions=scenario.no_questions,
+            lost_world=lost,
+            fresh=any("R0" in point for each in self.references() if each.ended for point in each.ended.points.values()),
+        )
+        return [f"{self.scenario}: {plan}: {what}" for what in complaints(history, self.references(), allowed)]
+
+    # -- enumerating ----------------------------------------------------------------------------------------------
+
+    def singles(self, **how: Any) -> list[Plan]:
+        """One kill at each arrival of the run's first process, and of those that follow where it waits."""
+        _, reports = self.history(Plan(**how))
+        return [
+            Plan(kills=((index, kill),), jump_s=jump, **how)
+            for index, report in enumerate(reports)
+            for kill in _arrivals(report)
+            for jump in SCENARIOS[self.scenario].jumps
+        ]
+
+    def pairs(self, first: Plan) -> Iterator[Plan]:
+        """A second kill at each arrival of the processes after the first kill."""
+        _, reports = self.history(first)
+        after = first.kills[-1][0] + 1
+        for index, report in enumerate(reports[after:], after):
+            for kill in _arrivals(report):
+                yield Plan(kills=(*first.kills, (index, kill)), jump_s=first.jump_s, sabotage=first.sabotage)
+
+
+def _looks(waiting: int) -> list[Any]:
+    """What is tried before the answers: resuming with none of them, and with one of several."""
+    return [None, "one"] if waiting > 1 else [None]
+
+
+def _by_step(report: Json, name: str) -> dict[int, str]:
+    return {int(step): text for step, text in report["ended"][name].items()}
+
+
+def _arrivals(report: Json) -> list[Kill]:
+    return [(point, nth) for point, count in report.get("arrivals", {}).items() for nth in range(1, count + 1)]
