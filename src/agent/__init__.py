@@ -15,5 +15,6 @@ from ._runner import decide as decide
 from ._runner import fork as fork
 from ._runner import resume as resume
 from ._runner import run as run
+from ._secret import Secret as Secret
 from ._tool import Tool as Tool
 from ._tool import tool as tool

@@ -13,6 +13,7 @@ from savepoint._types import Types, portable
 from ._answer import Answer, Usage, Wanted
 from ._message import AssistantMessage, Message, Messages, ToolCall, ToolMessage, UserMessage
 from ._render import Denied, Lost, render
+from ._secret import Secret
 
 __all__ = ["SHOWN", "TYPES", "Denied", "Lost", "Reply", "ToolCall", "User", "messages", "paired", "recorded", "render"]
 
@@ -37,7 +38,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
 
 
-TYPES = Types([User, Reply, ToolCall, Denied, Lost, Answer, Wanted, Usage])
+TYPES = Types([User, Reply, ToolCall, Denied, Lost, Answer, Wanted, Usage, Secret])
 """What loading a transcript, or the receipt of a model's answer, may build, besides the outcomes' own classes."""
 
 

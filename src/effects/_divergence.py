@@ -19,12 +19,12 @@ def unasked(
     *,
     asked: AbstractSet[bytes],
     reused: AbstractSet[bytes],
-    excused: AbstractSet[bytes],
+    excused: AbstractSet[tuple[int, bytes]],
 ) -> list[Receipt]:
     """The ONCE and KEYED receipts below one of `levels` that the redone program has not asked for again.
 
     `asked`: keys asked for in this attempt; `reused`: keys answered from their receipt, so that all below them counts
-    as asked; `excused`: keys that a decision lets stand. All of one step.
+    as asked; all of one step. `excused`: step and key of calls that a decision lets stand.
     """
     return [
         receipt
@@ -32,7 +32,7 @@ def unasked(
         if receipt.idempotency.doubtful
         and receipt.status in COUNTED
         and receipt.key not in asked
-        and receipt.key not in excused
+        and (receipt.step, receipt.key) not in excused
         and any(below(receipt.key, level) for level in levels)
         and not any(above in reused for above in ancestors(receipt.key, top=1))
     ]
@@ -46,7 +46,9 @@ def guarded_levels(key: bytes, *, recorded: bool) -> tuple[bytes, ...]:
     return ancestors(key, top=1 if recorded else 0)
 
 
-def changes_decisions(redone: Receipt, receipts: Iterable[Receipt], excused: AbstractSet[bytes]) -> list[Receipt]:
+def changes_decisions(
+    redone: Receipt, receipts: Iterable[Receipt], excused: AbstractSet[tuple[int, bytes]]
+) -> list[Receipt]:
     """The receipts that may rest on the old result of a redone CONTAINED call whose result now differs.
 
     Later ONCE and KEYED calls of the same body, and whatever later replies did; not its siblings in one recorded reply.
@@ -58,7 +60,7 @@ def changes_decisions(redone: Receipt, receipts: Iterable[Receipt], excused: Abs
         if later.number > redone.number
         and later.idempotency.doubtful
         and later.status in COUNTED
-        and later.key not in excused
+        and (later.step, later.key) not in excused
         and (later.step > redone.step or (later.step == redone.step and parent(later.key) == body))
     ]
 

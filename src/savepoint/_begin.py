@@ -8,7 +8,7 @@ from effects._receipt import Receipt
 
 from ._ambient import boot_id, wall_clock_s
 from ._attempt import Attempt
-from ._claim import Claim, KernelLock, Lease, lock_path, owner_of, sweep_locks, take_lock
+from ._claim import Claim, all_dead, KernelLock, Lease, lock_path, owner_of, sweep_locks, take_lock
 from ._codec import Encoded
 from ._errors import Held, Superseded
 from ._events import Claimed, Gap, Head, Mark, Past, write_mark
@@ -18,7 +18,7 @@ from ._journal import Journal
 from ._past import Standing
 from ._questions import read_decisions
 from ._resumable import Registry
-from ._run import Recovery, RunRecord, RunStatus, former_key, run_key, write_run
+from ._run import Recovery, RunRecord, RunStatus, former_key, read_run, run_key, write_run
 from ._store import Space, Store, Transaction
 from ._world import World
 from ._writer import CLAIM, CREATE, Writer
@@ -45,13 +45,16 @@ async def create(
     record = evolve(record, attempts=1)
 
     def rows(tx: Transaction, head: Head) -> None:
-        _expect_former(tx, record, former)
+        tx.expect(Space.RUN, run_key(record.run_id), standing)
+        if former is not None:
+            tx.write(Space.RUN, former_key(former), write_run(former))
         tx.write(Space.RUN, run_key(record.run_id), write_run(record))
         mark = Mark(point=savepoint.id, name=savepoint.name, count=head.count, chain=head.chain)
         tx.write(Space.POINT, point_key(record.lineage, 0), write_mark(mark))
         claim.write(tx)
 
     try:
+        standing = await _digest_of(store, record.run_id, former)
         await writer.commit(CREATE, [Gap(step=0, point=savepoint.id)], values=values, also=rows, epoch=1)
     except Superseded:
         claim.release()
@@ -59,18 +62,22 @@ async def create(
     except BaseException:
         claim.release()
         raise
-    journal = Journal(store=store, writer=writer, claim=claim, world=host, types=registry.types)
+    journal = Journal(store=store, writer=writer, claim=claim, world=World(), types=registry.types)
     return Attempt(
         store=store, registry=registry, record=record, claim=claim, journal=journal, host=host, savepoint=savepoint,
         past=Past(),
     )  # fmt: skip
 
 
-def _expect_former(tx: Transaction, record: RunRecord, former: RunRecord | None) -> None:
-    if former is None:
-        tx.expect(Space.RUN, run_key(record.run_id), None)
-    else:
-        tx.write(Space.RUN, former_key(former), write_run(former))
+async def _digest_of(store: Store, run_id: str, record: RunRecord | None) -> bytes | None:
+    """What the run's row must still be at the commit: lineages differ after a restart, so their heads prove nothing.
+
+    Raises `Held` where the row is not `record` any more.
+    """
+    row = await store.read(Space.RUN, run_key(run_id))
+    if (None if row is None else read_run(row)) != record:
+        raise Held(f"run {run_id} was changed by another process", next=f"savepoint show {run_id}")
+    return None if row is None else row.digest
 
 
 async def claim_run(
@@ -81,10 +88,10 @@ async def claim_run(
     lease = await owner_of(store, key)
     epoch = standing.head.epoch + 1
     lock = take_lock(store, record.lineage, record.run_id, lease, epoch)
-    dead = _proved_dead(store, record, lease)
+    dead = _proved_dead(store, record, lease, epoch)
     claim = Claim(store=store, run_key=key, epoch=epoch, lease_s=lease_s, lock=lock)
     writer = Writer(store=store, lineage=record.lineage, head=standing.head, digest=standing.digest)
-    record = evolve(
+    claimed = evolve(
         record,
         status=RunStatus.RUNNING,
         attempts=record.attempts + 1,
@@ -94,10 +101,12 @@ async def claim_run(
     )
 
     def rows(tx: Transaction, _: Head) -> None:
-        tx.write(Space.RUN, key, write_run(record))
+        tx.expect(Space.RUN, key, row)
+        tx.write(Space.RUN, key, write_run(claimed))
         claim.write(tx)
 
     try:
+        row = await _digest_of(store, record.run_id, record)
         await writer.commit(CLAIM, [Claimed(epoch=epoch, forked=standing.past.forked)], also=rows, epoch=epoch)
     except Superseded:
         claim.release()
@@ -110,7 +119,8 @@ async def claim_run(
         store=store,
         writer=writer,
         claim=claim,
-        world=host,
+        # Compensations are performed before the fork is made: the host is not theirs to change.
+        world=World(),
         types=registry.types,
         strict=record.recovery is Recovery.STRICT,
         step=standing.step,
@@ -119,7 +129,7 @@ async def claim_run(
         decisions=await read_decisions(store, record.lineage, registry.types),
     )
     return Attempt(
-        store=store, registry=registry, record=record, claim=claim, journal=journal, host=host,
+        store=store, registry=registry, record=claimed, claim=claim, journal=journal, host=host,
         savepoint=standing.savepoint, past=standing.past, former_owner_dead=dead, damage=standing.damage,
         warnings=list(standing.warnings),
     )  # fmt: skip
@@ -135,8 +145,10 @@ def _relevant(standing: Standing) -> dict[tuple[int, bytes], Receipt]:
     }
 
 
-def _proved_dead(store: Store, record: RunRecord, lease: Lease | None) -> bool:
-    """Whether the former owner cannot act any more: it gave the run back, or its kernel lock, here, is free."""
+def _proved_dead(store: Store, record: RunRecord, lease: Lease | None, epoch: int) -> bool:
+    """Whether no former owner can act any more: it gave the run back, or its kernel lock, here, is free."""
+    if not all_dead(store, record.lineage, epoch):
+        return False
     if lease is None:
         return True
     path = lock_path(store, record.lineage, lease.epoch)

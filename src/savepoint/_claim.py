@@ -19,7 +19,7 @@ from attrs import field, frozen, mutable
 from ._ambient import boot_clock_s, boot_id, process_id
 from ._codec import dumps, loads
 from ._digest import Domain, seal
-from ._errors import Corrupt, Held, NotWritable, Stale, Superseded
+from ._errors import Corrupt, Held, NotWritable, SavepointError, Stale, Superseded
 from ._store import Row, Space, Store, Transaction
 
 LEASE_S = 30.0
@@ -154,6 +154,9 @@ class Claim:
     _deadline_s: float = field(default=0.0, init=False)
     _digest: bytes = field(default=b"", init=False)
     _lost: bool = field(default=False, init=False)
+    _over: bool = field(default=False, init=False)
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    """held by a renewal: two at once would take each other for another owner"""
     cancel_wanted: bool = field(default=False, init=False)
     """somebody asked for the run to be cancelled"""
 
@@ -177,7 +180,17 @@ class Claim:
 
     async def renew(self) -> None:
         """Moves the deadline. Raises `Superseded` where another attempt's lease stands, or it cannot be written."""
-        deadline_s = boot_clock_s() + self.lease_s
+        async with self._turn:
+            if not self._over:
+                await self._renew()
+
+    async def rest(self) -> None:
+        """Returns when no renewal is under way, and none will be: the attempt's last commit names the lease."""
+        async with self._turn:
+            self._over = True
+
+    async def _renew(self) -> None:
+        deadline_s, digest = boot_clock_s() + self.lease_s, b""
         try:
             async with self.store.commit(sync=False) as tx:
                 tx.expect(Space.LEASE, self.run_key, self._digest)
@@ -189,6 +202,12 @@ class Claim:
             if boot_clock_s() >= self._deadline_s:
                 raise Superseded from None
             return
+        except asyncio.CancelledError:
+            # The write was finished before the cancellation went on; whether it succeeded, the store knows.
+            row = await self.store.read(Space.LEASE, self.run_key)
+            if row is not None and row.digest == digest:
+                self._deadline_s, self._digest = deadline_s, digest
+            raise
         self._deadline_s, self._digest = deadline_s, digest
 
     @contextlib.asynccontextmanager
@@ -199,7 +218,8 @@ class Claim:
             yield
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Superseded):
+            # Whatever ended the renewals, `ensure` finds out before the next body.
+            with contextlib.suppress(asyncio.CancelledError, Superseded, SavepointError):
                 await task
 
     async def _renew_for_ever(self, program: asyncio.Task[Any] | None) -> None:
@@ -257,10 +277,22 @@ def take_lock(store: Store, lineage: bytes, run_id: str, lease: Lease | None, ep
 
 
 def sweep_locks(store: Store, lineage: bytes, epoch: int) -> None:
-    """Removes the lock files of a lineage's earlier attempts; they are dead or superseded."""
+    """Removes the lock files of a lineage's earlier attempts, except of those that are superseded and not dead."""
+    for path in _earlier_locks(store, lineage, epoch):
+        if not KernelLock.held(path):
+            path.unlink(missing_ok=True)
+
+
+def all_dead(store: Store, lineage: bytes, epoch: int) -> bool:
+    """Whether no earlier attempt holds its lock on this machine. One that was stopped and superseded, long before the
+    newest owner, may still be inside a body.
+    """
+    return not any(KernelLock.held(path) for path in _earlier_locks(store, lineage, epoch))
+
+
+def _earlier_locks(store: Store, lineage: bytes, epoch: int) -> list[Path]:
     newest = lock_path(store, lineage, epoch)
     if newest is None:
-        return
-    for path in newest.parent.glob(f"{newest.stem}.*"):
-        if path.suffix[1:].isdecimal() and int(path.suffix[1:]) < epoch:
-            path.unlink(missing_ok=True)
+        return []
+    found = (path for path in newest.parent.glob(f"{newest.stem}.*") if path.suffix[1:].isdecimal())
+    return [path for path in found if int(path.suffix[1:]) < epoch]

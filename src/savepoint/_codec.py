@@ -1,10 +1,12 @@
 """Canonical bytes, in two profiles: whole (a log is its elements) and linked (a log is its count and root).
 
-No CBOR library: see "Why a codec of our own" in `design/format.md`.
+A codec of our own: see `design/format.md`. The only module that imports cbor2, for the rows where both agree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import cbor2
 
 from ._atoms import ARRAY, BYTES, MAP, TAG, TEXT, Blob, Tag, tagged
 from ._cursor import Cursor
@@ -16,9 +18,10 @@ from ._reader import Reader
 from ._types import Types
 from ._walk import Walk
 
-__all__ = ["Encoded", "decode", "digest", "dumps", "encode", "loads", "named_blobs", "named_logs"]
+__all__ = ["Encoded", "decode", "decode_all", "digest", "dump_row", "dumps", "encode", "loads", "named_blobs", "named_logs"]
 
 NO_TYPES = Types()
+_LOG = tagged(Tag.LOG)
 NO_LOGS: Mapping[bytes, Log[Any]] = {}
 
 
@@ -29,13 +32,30 @@ def dumps(value: object) -> bytes:
     return bytes(walk.out)
 
 
+def dump_row(row: list[Any]) -> bytes:
+    """Canonical bytes of a small row of our own, four times as fast as `dumps`. Raises `NotPortable`.
+
+    `row` holds nothing but None, bool, int, float, str, bytes, lists, and dicts with text keys, each of exactly its
+    type: for these alone is cbor2's canonical form ours (a test compares them).
+    """
+    try:
+        return cbor2.dumps(row, canonical=True)
+    except UnicodeEncodeError:
+        return dumps(row)  # refuses it with the place
+
+
 def loads(data: bytes, *, types: Types = NO_TYPES) -> Any:
     """The value of whole canonical bytes.
 
     Raises `Corrupt` (not canonical), `Foreign` (an unknown tag or name), `Newer`. Takes time and memory in proportion
     to the bytes, whoever wrote them.
     """
-    return Reader(data, types, None).whole()
+    return Reader(types, None).read(data)
+
+
+def count_of(data: bytes) -> int:
+    """The length of the list that canonical bytes are, from their beginning alone. Raises `Corrupt`."""
+    return Cursor(data).head(ARRAY)
 
 
 def decode(body: bytes, *, types: Types = NO_TYPES, logs: Mapping[bytes, Log[Any]] = NO_LOGS) -> Any:
@@ -43,7 +63,26 @@ def decode(body: bytes, *, types: Types = NO_TYPES, logs: Mapping[bytes, Log[Any
 
     Raises as `loads` does, and `Missing` for a log that is not there.
     """
-    return Reader(body, types, logs).whole()
+    return Reader(types, logs).read(body)
+
+
+def decode_all(
+    bodies: Iterable[bytes], *, types: Types = NO_TYPES, logs: Mapping[bytes, Log[Any]] = NO_LOGS
+) -> tuple[list[Any], list[int]]:
+    """The value of each, as `decode` gives it, and the positions of those that hold something that can be changed."""
+    reader = Reader(types, logs)
+    values: list[Any] = []
+    mutable: list[int] = []
+    for position, body in enumerate(bodies):
+        values.append(reader.read(body))
+        if reader.mutable:
+            mutable.append(position)
+    return values, mutable
+
+
+def names_logs(body: bytes) -> bool:
+    """Whether linked bytes may name a log: a quick answer, sometimes a wrong yes."""
+    return _LOG in body
 
 
 def named_logs(body: bytes) -> tuple[tuple[int, bytes], ...]:

@@ -15,6 +15,9 @@ class Cursor:
     pos: int
 
     def __init__(self, data: bytes, pos: int = 0) -> None:
+        self.turn_to(data, pos)
+
+    def turn_to(self, data: bytes, pos: int = 0) -> None:
         if type(data) is not bytes:
             raise TypeError(f"canonical bytes are bytes, not {type(data).__name__}")
         self.data = data
@@ -43,13 +46,17 @@ class Cursor:
             raise self.cut()
         argument = int.from_bytes(self.data[start:stop], "big")
         if argument < (24 if size == 1 else 1 << (size * 4)):
-            raise Corrupt(f"a head longer than needed at byte {self.pos}")
+            raise self.too_long(self.pos)
         self.pos = stop
         return argument
 
     def head(self, major: int) -> int:
         """The argument of the next item, which must be of this major type."""
         at = self.pos
+        argument = self.data[at] - (major << 5) if at < self.end else 24
+        if 0 <= argument < 24:  # the most frequent form first
+            self.pos = at + 1
+            return argument
         found, argument = self.any_head()
         if found != major:
             raise Corrupt(f"an item of another type than expected at byte {at}")
@@ -80,6 +87,9 @@ class Cursor:
     def finish(self) -> None:
         if self.pos != self.end:
             raise Corrupt(f"{self.end - self.pos} bytes after the end at byte {self.pos}")
+
+    def too_long(self, pos: int) -> Corrupt:
+        return Corrupt(f"a head longer than needed at byte {pos}")
 
     def cut(self) -> Corrupt:
         return Corrupt(f"cut short: {self.end} bytes are not all")

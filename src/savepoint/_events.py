@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen, mutable
 from effects._idempotency import Idempotency
 from effects._receipt import Receipt, Status
 
-from ._codec import dumps, loads
+from ._codec import count_of, dump_row, loads
 from ._digest import SIZE, Domain, seal
 from ._errors import Corrupt, Foreign
 from ._store import Row
@@ -98,7 +98,7 @@ _CLASSES = tuple(Idempotency)
 
 def write_events(events: Iterable[Event]) -> bytes:
     """Canonical bytes of one row of events."""
-    return dumps([_plain(event) for event in events])
+    return dump_row([_plain(event) for event in events])
 
 
 def _plain(event: Event) -> list[object]:
@@ -186,7 +186,7 @@ def _receipt(fields: list[object], number: int) -> Receipt:
 
 
 def write_head(head: Head) -> bytes:
-    return dumps([head.count, head.chain, head.step, head.epoch, head.point_step])
+    return dump_row([head.count, head.chain, head.step, head.epoch, head.point_step])
 
 
 def read_head(row: Row) -> Head:
@@ -204,7 +204,7 @@ def read_head(row: Row) -> Head:
 
 
 def write_mark(mark: Mark) -> bytes:
-    return dumps([mark.point, mark.name, mark.count, mark.chain])
+    return dump_row([mark.point, mark.name, mark.count, mark.chain])
 
 
 def read_mark(row: Row) -> Mark:
@@ -233,11 +233,13 @@ class Past:
     last_step: int = 0
 
 
-def fold(events: Iterable[Event], *, start: int) -> Past:
-    """Receipts and world after the savepoint whose events start at number `start` (its own gap is `start - 1`)."""
+def fold(events: Iterable[tuple[int, Event]], *, start: int) -> Past:
+    """Receipts and world after the savepoint whose events start at number `start` (its own gap is `start - 1`).
+
+    The events come with their numbers: where some are damaged, those behind them still count.
+    """
     past = Past(forked=start - 1)
-    number = start
-    for event in events:
+    for number, event in events:
         match event:
             case Called(receipt=receipt):
                 past.receipts[receipt.step, receipt.key] = receipt
@@ -247,7 +249,6 @@ def fold(events: Iterable[Event], *, start: int) -> Past:
                 past.forked, past.world = number, world
             case Gap(step=step):
                 past.last_step = step
-        number += 1
     return past
 
 
@@ -265,7 +266,7 @@ def check_chain(rows: Iterable[Row], *, start: int, chain: bytes, head: Head) ->
         if int.from_bytes(row.key[-8:], "big") != number:
             raise Corrupt(f"event {number} of lineage {row.key[:-8].hex()} is missing", next="savepoint verify")
         chain = link(chain, row.digest)
-        number += len(cast("list[object]", loads(row.body)))
+        number += count_of(row.body)
     if number != head.count or chain != head.chain:
         raise Corrupt(f"the events end at {number}, the head says {head.count}", next="savepoint verify")
 

@@ -9,7 +9,8 @@ from typing import cast
 from attrs import field, frozen
 
 from ._codec import Encoded, encode
-from ._errors import Foreign, Newer
+from ._digest import SIZE
+from ._errors import Foreign, Newer, NotPortable, Usage
 from ._portable import portable
 from ._resumable import Bound, Registry
 from ._store import Store
@@ -40,7 +41,7 @@ class Form:
 def form_of(
     name: str, key: object, resume: Bound, state: Mapping[str, object], world: Mapping[str, SnapshotId]
 ) -> Encoded:
-    """The portable form, encoded. Raises `NotPortable` with the path of the offender."""
+    """The portable form, encoded. Raises `NotPortable` with the path of the offender, such as `state.transcript[3]`."""
     form = Form(
         format=FORMAT,
         name=name,
@@ -50,7 +51,11 @@ def form_of(
         state=dict(state),
         world={system: (it.kind, it.format, it.id) for system, it in world.items()},
     )
-    return encode(form)
+    try:
+        return encode(form, "")
+    except NotPortable as error:
+        # The path starts at the savepoint, whose parts people know by name.
+        raise NotPortable(error.path[1:], error.message.removeprefix(f"{error.path}: "), next=error.next) from None
 
 
 @frozen(kw_only=True)
@@ -68,8 +73,12 @@ class Savepoint:
 async def read_form(store: Store, point: bytes, registry: Registry) -> Savepoint:
     """Loads and verifies a savepoint, its logs included. The resume function is found in the registry or refused.
 
-    Raises `Missing`, `Corrupt`, `Foreign`, `Newer`.
+    Raises `Usage` (not an id), `Missing`, `Corrupt`, `Foreign`, `Newer`.
     """
+    if type(point) is not bytes or len(point) != SIZE:
+        raise Usage(
+            f"{str(point)[:80]!r} is not the id of a savepoint", next=f"pass the {SIZE} bytes that persist() gave"
+        )
     value = await get_value(store, point, Types([Form]) | registry.types)
     if not isinstance(value, Form):
         raise Foreign(f"{point.hex()} is not a savepoint", next="pass the id that persist() returned")
@@ -80,6 +89,10 @@ def savepoint_of(point: bytes, form: Form, registry: Registry) -> Savepoint:
     """A form whose resume function is found in the registry. Raises `Foreign`, `Newer`."""
     if form.format > FORMAT:
         raise Newer(f"savepoint {point.hex()} has format {form.format}", next="upgrade portable-savepoints")
+    if not _well_formed(form):
+        raise Foreign(
+            f"{point.hex()} is shaped like a savepoint and is none", next="pass the id that persist() returned"
+        )
     name, version = form.resume
     found = registry.resumable(name)
     return Savepoint(
@@ -90,6 +103,25 @@ def savepoint_of(point: bytes, form: Form, registry: Registry) -> Savepoint:
         state=form.state,
         world=snapshot_ids(form.world),
     )
+
+
+def _well_formed(form: Form) -> bool:
+    """Whether the fields are what `form_of` makes: whoever can write to a store can write other ones."""
+    fields: list[object] = [form.format, form.name, form.resume, form.arguments, form.state, form.world]
+    match fields:
+        case [int(), str(), (str(), int()), dict(), dict(), dict()]:
+            names = (*form.arguments, *form.state, *form.world)
+            return all(type(name) is str for name in names) and all(map(_is_snapshot, form.world.values()))
+        case _:
+            return False
+
+
+def _is_snapshot(part: object) -> bool:
+    match part:
+        case (str(), int(), bytes()):
+            return True
+        case _:
+            return False
 
 
 def snapshot_ids(plain: Mapping[str, object]) -> dict[str, SnapshotId]:

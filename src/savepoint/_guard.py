@@ -16,8 +16,10 @@ from effects._receipt import Receipt
 
 from ._frame import Frame
 
-_SETTLING = 3
-"""Passes of the event loop before it is believed that nothing else moves: a task that was just made starts in one."""
+_SETTLING = 32
+"""Passes of the event loop before it is believed that nothing else moves: a new task starts in one, and what a task
+returned climbs up through nested groups by two a level.
+"""
 
 
 @mutable(kw_only=True, eq=False)
@@ -26,8 +28,8 @@ class Guard:
 
     past: tuple[Receipt, ...] = ()
     """receipts of earlier attempts; those of this one were asked for, or there would be none"""
-    excused: set[bytes] = field(factory=set[bytes])
-    """keys that a decision lets stand"""
+    excused: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
+    """step and key of calls that a decision lets stand"""
     asked: set[bytes] = field(factory=set[bytes], init=False)
     reused: set[bytes] = field(factory=set[bytes], init=False)
     _present: tuple[Receipt, ...] = field(default=(), init=False)
@@ -60,32 +62,48 @@ class Guard:
 
     async def missing(self, frame: Frame, levels: tuple[bytes, ...]) -> list[Receipt]:
         """Waits while somebody else may still ask for what is missing below `levels`; returns what nobody will."""
-        passes = 0
-        while missing := self._missing(levels):
-            self._moved.clear()
-            if self._others(frame, levels):
-                await self._wait(frame)
-            elif passes < _SETTLING:
-                passes += 1
-                await asyncio.sleep(0)
-            else:
-                return missing
-        return []
+        missing = self._missing(levels)
+        if not missing:
+            return []
+        with self.held(frame):
+            passes = 0
+            while missing and passes < _SETTLING:
+                if self._others(frame, levels):
+                    passes = 0
+                    self._moved.clear()
+                    await self._moved.wait()
+                else:
+                    passes += 1
+                    await asyncio.sleep(0)
+                missing = self._missing(levels)
+        return missing
 
     def _missing(self, levels: tuple[bytes, ...]) -> list[Receipt]:
         if not self._present:
             return []
         return unasked(self._present, levels, asked=self.asked, reused=self.reused, excused=self.excused)
 
-    async def _wait(self, frame: Frame) -> None:
+    @contextmanager
+    def held(self, frame: Frame) -> Generator[None]:
+        """The call of this frame waits, here or at the gate, and asks for nothing until somebody else moves."""
         frame.waiting = True
+        # Whoever waits already must look again: with one more frame waiting, nobody may be left to wait for.
+        self._moved.set()
         try:
-            # Whoever waits already must look again: with one more frame waiting, nobody may be left to wait for.
-            moved, self._moved = self._moved, asyncio.Event()
-            moved.set()
-            await self._moved.wait()
+            yield
         finally:
             frame.waiting = False
+
+    async def quiet(self, timeout_s: float | None) -> bool:
+        """Whether all bodies and branches have ended, at once or within this time (None: however long it takes)."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._open:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _others(self, frame: Frame, levels: tuple[bytes, ...]) -> bool:
         """Whether an open frame below one of the levels, neither ours nor above us nor itself waiting, may still ask."""

@@ -5,69 +5,107 @@ It starts a new lineage: there are no receipts here. Continuing a run, with its 
 
 import contextlib
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
-from attrs import frozen
+from attrs import field, mutable
+
+from effects._call import CURRENT
+from effects._layer import LAYER
 
 from ._ambient import fresh_bytes
+from ._errors import Usage
 from ._form import Savepoint, read_form
+from ._frame import Frame, in_frame
 from ._play import call
 from ._point import Abandoned, End, publish_end, using_world
-from ._resumable import Registry
+from ._resumable import Bound, Registry
 from ._store import Store
 from ._thread import in_thread
 from ._world import World
 
 
-@frozen(kw_only=True, eq=False)
+@mutable(kw_only=True, eq=False)
 class Revived:
     """A hydrated savepoint."""
 
     savepoint: Savepoint
     world: World
     """the fork; gone when the block of `hydrate` ends"""
+    _entered: bool = field(default=False, init=False)
 
     async def enter(self, **more: Any) -> Any:
-        """Calls the resume function in the fork; `more` are further arguments by name (`value=...`).
+        """Calls the resume function in the fork, once; `more` are further arguments by name (`value=...`).
 
-        Its savepoints go to the handlers in scope, and its end is published to them.
+        Its savepoints go to the handlers in scope, and its end is published to them. Inside a run it is no part of
+        that run: nothing here is receipted. Raises `Usage` for a second time: the fork is not at the savepoint any more.
         """
         resume = self.savepoint.resume.having(more)
-        with using_world(self.world):
-            try:
-                result = await call(resume, self.world, "")
-            except Abandoned:
-                await publish_end(End(status="abandoned"), self.world)
-                raise
-            except Exception as error:
-                await publish_end(End(status="error", value=error), self.world)
-                raise
-            await publish_end(End(status="result", value=result), self.world)
-            return result
+        if self._entered:
+            raise Usage(
+                f"this fork at savepoint {self.savepoint.name!r} was entered already",
+                next="hydrate or fork once for each continuation",
+            )
+        self._entered = True
+        try:
+            result = await self._run(resume)
+        except Abandoned as abandoned:
+            await _tell(End(status="abandoned"), self.world, abandoned)
+            raise
+        except Exception as error:
+            await _tell(End(status="error", value=error), self.world, error)
+            raise
+        await publish_end(End(status="result", value=result), self.world)
+        return result
+
+    async def _run(self, resume: Bound) -> Any:
+        with using_world(self.world), _no_run():
+            return await call(resume, self.world, "")
+
+
+async def _tell(end: End, world: World, cause: BaseException) -> None:
+    for raised in await publish_end(end, world):
+        cause.add_note(raised)
+
+
+@contextlib.contextmanager
+def _no_run() -> Generator[None]:
+    """A continuation has a lineage of its own: no receipt and no idempotency key of a surrounding run is its own."""
+    layer, current = LAYER.set(None), CURRENT.set(None)
+    try:
+        with in_frame(Frame()):
+            yield
+    finally:
+        CURRENT.reset(current)
+        LAYER.reset(layer)
 
 
 @contextlib.asynccontextmanager
-async def hydrate(point: bytes, *, store: Store, host: World | None = None, registry: Registry) -> AsyncGenerator[Revived]:
+async def hydrate(
+    point: bytes, *, store: Store, host: World | None = None, registry: Registry
+) -> AsyncGenerator[Revived]:
     """Forks `host` at the savepoint `point` (the id that `persist` returned) for the time of the block.
 
     Raises `Missing`, `Corrupt`, `Foreign` (a resume function or class that is not registered), `Newer`, `Usage` (a
     host without the systems of the savepoint). The host is not changed.
     """
     savepoint = await read_form(store, point, registry)
-    async with forked(savepoint, store=store, host=host or World()) as world:
-        yield Revived(savepoint=savepoint, world=world)
+    async with revived(savepoint, store=store, host=host or World()) as continuation:
+        yield continuation
 
 
 @contextlib.asynccontextmanager
-async def forked(savepoint: Savepoint, *, store: Store, host: World) -> AsyncGenerator[World]:
-    """A fork of `host` at the savepoint, for the time of the block."""
+async def revived(savepoint: Savepoint, *, store: Store, host: World) -> AsyncGenerator[Revived]:
+    """A savepoint with a fork of `host` at it, for the time of the block."""
     place = store.forks / f"hydrated-{fresh_bytes(8).hex()}"
-    world = await host.fork(store.contents, at=savepoint.world, place=place)
     try:
-        world.restore(savepoint.state)
-        yield world
+        world = await host.fork(store.contents, at=savepoint.world, place=place)
+        try:
+            world.restore(savepoint.state)
+            yield Revived(savepoint=savepoint, world=world)
+        finally:
+            if world.systems:
+                await world.discard()
     finally:
-        if world.systems:
-            await world.discard()
+        if host.systems:
             await in_thread(shutil.rmtree, place, ignore_errors=True)

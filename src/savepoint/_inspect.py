@@ -57,7 +57,7 @@ class RunView:
     resumable_from: int | None
     """its step; None where no attempt can follow"""
     questions: Sequence[Question]
-    """what it waits for"""
+    """what it waits for, or will when it is resumed"""
     base: Snapshot
     """the host's snapshots at the start, by system; empty without a world"""
     now: Snapshot
@@ -100,14 +100,13 @@ async def inspect_run(store: Store, run_id: str, types: Types) -> RunView:
     """Raises `Missing`, `Corrupt`, and `Foreign` where the state holds classes that are not in `types`."""
     record = await get_run(store, run_id)
     step, point, form, damage = await _newest(store, record, Types([Form]) | types)
-    waiting = record.status is RunStatus.WAITING
     final = await _ids(store, record.final, types)
     return RunView(
         summary=await _summary(store, record),
         steps=await _steps(store, record),
         savepoint=point,
         resumable_from=None if record.status in ENDED else step,
-        questions=await open_questions(store, record.lineage, types) if waiting else (),
+        questions=() if record.status in ENDED else await open_questions(store, record.lineage, types),
         base=await _ids(store, record.base, types),
         now=final or ({} if form is None else snapshot_ids(form.world)),
         damage=damage,

@@ -22,7 +22,7 @@ from ._claim import Claim
 from ._codec import Encoded, dumps, encode
 from ._crashpoint import CrashPoint, reach
 from ._digest import Domain, seal
-from ._errors import Halted, SavepointError
+from ._errors import Halted, SavepointError, Superseded
 from ._events import Called, Event, Snapshotted
 from ._form import plain_ids
 from ._frame import COMPENSATING, FRAME, Frame, in_frame
@@ -60,6 +60,8 @@ class Journal:
     """by question id"""
     parked: list[str] = field(factory=list[str])
     """ids of the questions that this attempt waits for; it enters no further body"""
+    ended: bool = False
+    """the attempt is over: a task that the program left behind does nothing any more"""
     root: Frame = field(factory=Frame)
     guard: Guard = field(factory=Guard)
     gate: Gate = field(factory=Gate)
@@ -120,21 +122,30 @@ class Journal:
     def facts(self, receipt: Receipt) -> Facts:
         doubt = self.decisions.get(question_id(self.writer.lineage, QuestionKind.IN_DOUBT, receipt))
         review = self.decisions.get(question_id(self.writer.lineage, QuestionKind.PERFORMED, receipt))
-        of_step = (other for other in self.receipts.values() if other.step == receipt.step)
+        # What this attempt did itself is in its world, whatever that was forked at.
+        earlier = (r for r in self.receipts.values() if r.step == receipt.step and 0 < r.number < self.claimed)
         return Facts(
-            covered=covered(receipt.key, of_step, self.forked),
+            covered=covered(receipt.key, earlier, self.forked),
             age_s=wall_clock_s() - receipt.at,
             depended=may_depend(receipt, self.receipts.values()),
             before_claim=0 < receipt.number < self.claimed,
             strict=self.strict,
             redo=any(said is not None and said.choice is Choice.REDO for said in (doubt, review)),
-            reviewed=review is not None,
+            # Who answered that a call in doubt happened has reviewed it.
+            reviewed=any(said is not None and said.choice is Choice.PERFORMED for said in (doubt, review)),
         )
 
     def must_go_on(self) -> None:
-        """Raises `Parked` once this attempt waits for a decision."""
+        """Raises `Parked` once this attempt waits for a decision, `Superseded` once it is over."""
         if self.parked:
             raise Parked(tuple(self.parked))
+        if self.ended:
+            raise Superseded
+
+    async def finish(self) -> None:
+        """The attempt is about to end: nothing starts any more, and what is under way is waited for and recorded."""
+        self.ended = True
+        await self.gate.emptied()
 
     def idempotency_key(self, key: bytes, step: int | None = None) -> str:
         """The same in every attempt of this lineage, another one in a fork."""
@@ -147,7 +158,7 @@ class Journal:
 
     def _numbered(self, receipt: Receipt) -> None:
         """A receipt became durable. Only one event of a call is under way at a time, so it is the newest."""
-        if receipt.step >= self.step:
+        if receipt.step >= self.step or (receipt.step, receipt.key) in self.receipts:
             self.keep(receipt)
 
     # -- durable boundaries ---------------------------------------------------------------------------------------
@@ -166,17 +177,20 @@ class Journal:
         values = [value for intent, call in zip(intents, calls, strict=True) for value in apart(intent, call.arguments)]
         await self.durable(REPLY, [Called(receipt=intent) for intent in intents], values=values)
 
-    async def snapshot(self) -> None:
-        """Commits all that landed with a snapshot of the world, where a recovery will fork it."""
+    async def snapshot(self, key: bytes, outcome: Sequence[Event] = (), values: Sequence[Encoded] = ()) -> None:
+        """Commits all that landed, and the `outcome` of the call `key`, with a snapshot of the world, where a recovery
+        will fork it. No body runs meanwhile: what it changed would be in the commit and not in the snapshot.
+        """
         if not self.world.systems:
-            await self.durable(OUTCOME)
+            await self.durable(OUTCOME, outcome, values=values)
             return
-        try:
-            reach(CrashPoint.SNAPSHOT_BEFORE)
-            ids = encode(plain_ids(await self.world.snapshot(self.store.contents)))
-        except SavepointError as error:
-            raise Halted(error) from error
-        await self.durable(SNAPSHOT, [Snapshotted(world=ids.digest)], values=[ids])
+        async with self.gate.running(key, alone=True):
+            try:
+                reach(CrashPoint.SNAPSHOT_BEFORE)
+                ids = encode(plain_ids(await self.world.snapshot(self.store.contents)))
+            except SavepointError as error:
+                raise Halted(error) from error
+            await self.durable(SNAPSHOT, [*outcome, Snapshotted(world=ids.digest)], values=[*values, ids])
 
     async def park(self, asking: Sequence[Asking], events: Sequence[Event] = (), **more: Any) -> NoReturn:
         """Asks: the questions and what led to them in one commit; from here on no body is entered."""

@@ -5,17 +5,17 @@ Versions of one log share a buffer, so an append costs what it adds. Normative: 
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from threading import Lock
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
 from ._atoms import ARRAY, BYTES, Tag, head, octets, tagged
 from ._cursor import Cursor
-from ._digest import SIZE, Domain, seal
+from ._digest import SIZE, Domain, chained, seal
 from ._errors import Corrupt
 from ._portable import Encoded, encode, is_immutable, normalise
 from ._walk import WRITE, Walk
@@ -83,12 +83,14 @@ class Log(Sequence[T], Generic[T]):
         return log
 
     @classmethod
-    def restored(cls, elements: Sequence[T], roots: Sequence[bytes]) -> "Log[T]":
-        """A log of decoded elements and the roots that `read_segments` has verified (one more than elements)."""
+    def restored(cls, elements: Sequence[T], roots: Sequence[bytes], volatile: Collection[int]) -> "Log[T]":
+        """A log of decoded elements and the roots that `read_segments` has verified (one more than elements).
+
+        `volatile`: the positions of the elements that could be changed.
+        """
         if len(roots) != len(elements) + 1:
             raise Corrupt(f"a log of {len(roots) - 1} elements, {len(elements)} were read")
-        volatile = {position for position, element in enumerate(elements) if not is_immutable(element)}
-        return cls._of(_Buffer(list(elements), list(roots), volatile), len(elements))
+        return cls._of(_Buffer(list(elements), list(roots), set(volatile)), len(elements))
 
     def append(self, element: "T | Encoded") -> "Log[T]":
         """A log with one more element (in normal form). Raises `NotPortable`."""
@@ -119,18 +121,27 @@ class Log(Sequence[T], Generic[T]):
             raise IndexError(f"a log of {self._length} elements has no root at {length}")
         return self._buffer.roots[length]
 
+    def first(self, length: int) -> "Log[T]":
+        """The log of the first `length` elements; nothing is copied."""
+        self.root_at(length)
+        return self._of(self._buffer, length)
+
     def stored(self, store: object) -> int:
         """How many elements, up to the end of a segment, are durable in this store."""
         ends = self._buffer.stored.get(store, [])
         position = bisect_right(ends, self._length)
         return ends[position - 1] if position else 0
 
-    def mark_stored(self, store: object, length: int) -> None:
-        """Notes that a segment that ends at `length`, and all before it, are durable in this store."""
+    def mark_stored(self, store: object, *lengths: int) -> None:
+        """Notes that segments that end at these lengths, and all before them, are durable in this store."""
         with self._buffer.lock:
             ends = self._buffer.stored.setdefault(store, [])
-            if length not in ends[-1:] and length not in ends:
-                insort(ends, length)
+            if not ends:
+                ends += lengths
+                return
+            for length in lengths:
+                if length not in ends[-1:] and length not in ends:
+                    insort(ends, length)
 
     def settle_encoded(self) -> None:
         """Drops the kept bytes of this log's elements; what needs them later encodes them again."""
@@ -219,8 +230,7 @@ def _tagged_item(body: bytes) -> bytes:
     return _ITEM + octets(body)
 
 
-@frozen
-class Part:
+class Part(NamedTuple):
     """One element of a stored segment."""
 
     digest: bytes
@@ -235,11 +245,14 @@ class Parts:
     parts: tuple[Part, ...]
     roots: tuple[bytes, ...]
     """after 0, 1, 2, ... elements"""
+    ends: tuple[int, ...]
+    """how many elements there are at the end of each segment"""
 
 
 def read_segments(root: bytes, count: int, newest_first: Iterable[bytes]) -> Parts:
     """The elements of the log (`count`, `root`) from its segments. Raises `Corrupt`, also where one is missing."""
     chunks: list[tuple[list[Part], list[bytes]]] = []
+    ends: list[int] = []
     wanted, left = root, count
     for body in newest_first:
         if left <= 0:
@@ -248,12 +261,16 @@ def read_segments(root: bytes, count: int, newest_first: Iterable[bytes]) -> Par
         if roots[-1] != wanted:
             raise Corrupt(f"a segment of log {root.hex()[:12]} is damaged or not the one that belongs here")
         chunks.append((parts, roots))
+        ends.append(left)
         wanted, left = roots[0], left - len(parts)
     if left or wanted != EMPTY_ROOT:
         raise Corrupt(f"log {root.hex()[:12]} should have {count} elements: {left} too few in its segments")
     chunks.reverse()
+    ends.reverse()
     after = [after for _, roots in chunks for after in roots[1:]]
-    return Parts(parts=tuple(part for parts, _ in chunks for part in parts), roots=(EMPTY_ROOT, *after))
+    return Parts(
+        parts=tuple([part for parts, _ in chunks for part in parts]), roots=(EMPTY_ROOT, *after), ends=tuple(ends)
+    )
 
 
 def verify_segment(root: bytes, body: bytes) -> bool:
@@ -272,18 +289,22 @@ def _parse(body: bytes) -> tuple[list[Part], list[bytes]]:
         raise Corrupt(f"a log segment of {count} elements")
     parts = [_part(cursor) for _ in range(count)]
     cursor.finish()
-    roots = [body[:SIZE]]
-    for part in parts:
-        roots.append(seal(Domain.LOG, roots[-1] + part.digest))
-    return parts, roots
+    return parts, chained(Domain.LOG, body[:SIZE], [digest for digest, _ in parts])
+
+
+_NAMED = head(BYTES, SIZE)
 
 
 def _part(cursor: Cursor) -> Part:
-    inline = cursor.skip(_ITEM)
+    if cursor.skip(_NAMED):
+        return Part(cursor.take(SIZE), None)
+    start = cursor.pos
+    if not cursor.skip(_ITEM):
+        raise Corrupt(f"no element of a log segment at byte {start}")
     data = cursor.take(cursor.head(BYTES))
-    if (len(data) > INLINE) if inline else (len(data) != SIZE):
-        raise Corrupt("an element of a log segment has a wrong length")
-    return Part(seal(Domain.OBJECT, data), data) if inline else Part(data, None)
+    if len(data) > INLINE:
+        raise Corrupt(f"an element that should be an object of its own at byte {start}")
+    return Part(seal(Domain.OBJECT, data), data)
 
 
 def _write(walk: Walk, log: Log[Any], depth: int) -> Log[Any]:

@@ -3,7 +3,7 @@
 The run's record says `merging` before the host is touched, so a killed merge is known and finished by repeating it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -66,16 +66,22 @@ async def discard_run(store: Store, run_id: str) -> None:
             move = "finish it: savepoint merge" if record.settled == Settled.MERGING else "its changes are in the host"
             raise Conflict(f"run {run_id}: its world is {record.settled}", next=move)
         if record.status not in ENDED:
-            raise Conflict(f"run {run_id} is {record.status}: it can still go on", next=f"savepoint cancel {run_id} first")
+            raise Conflict(
+                f"run {run_id} is {record.status}: it can still go on", next=f"savepoint cancel {run_id} first"
+            )
         await _settle(store, row, record, Settled.DISCARDED)
 
 
 def _must_be_open(record: RunRecord) -> None:
     run_id = record.run_id
     if record.settled == Settled.DISCARDED:
-        raise Conflict(f"run {run_id}: its world was discarded", next=f"fork it to get one again: savepoint fork {run_id}")
+        raise Conflict(
+            f"run {run_id}: its world was discarded", next=f"fork it to get one again: savepoint fork {run_id}"
+        )
     if record.status is not RunStatus.COMPLETED:
-        raise Conflict(f"run {run_id} is {record.status}, not completed", next=f"savepoint show {run_id} tells what it needs")
+        raise Conflict(
+            f"run {run_id} is {record.status}, not completed", next=f"savepoint show {run_id} tells what it needs"
+        )
 
 
 async def _refuse_conflicts(store: Store, host: World, base: Snapshot, final: Snapshot) -> None:
@@ -114,7 +120,7 @@ async def _settle(store: Store, row: Row, record: RunRecord, settled: Settled) -
 
 
 @contextmanager
-def _alone(store: Store, record: RunRecord) -> Iterator[None]:
+def _alone(store: Store, record: RunRecord) -> Generator[None]:
     """One process settles a run's world at a time; the kernel lock ends with the process."""
     attempt = lock_path(store, record.lineage, 0)
     path = None if attempt is None else attempt.with_suffix(".settle")

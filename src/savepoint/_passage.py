@@ -3,14 +3,16 @@
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from effects import Call, ConcurrentCalls, CurrentCall, Idempotency, NotPerformed, Performed
+from effects import Call, ConcurrentCalls, CurrentCall, Effect, Idempotency, NotPerformed, Performed, Unknown
 from effects._call import CURRENT
 from effects._divergence import changes_decisions, guarded_levels
 from effects._failure import Failure, error_of, failure_of
+from effects._key import below
+from effects._probe import Finding
 from effects._question import QuestionKind
 from effects._receipt import Receipt, Status
 from effects._recovery import Verdict
@@ -18,8 +20,8 @@ from effects._recovery import Verdict
 from ._ambient import wall_clock_s
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
-from ._errors import NotPortable
-from ._events import Called
+from ._errors import Halted, NotPortable, SavepointError
+from ._events import Called, Event
 from ._form import snapshot_ids
 from ._frame import Frame, in_frame
 from ._stored import get_value
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from ._journal import Journal
 
 Body = Callable[[], Awaitable[object]]
+_UNDONE = frozenset({Idempotency.CONTAINED, Idempotency.COMPOSITE})
+"""What a body of these classes did inside the world is done again where a fork lacks it."""
 INLINE_ARGUMENTS = 512
 """Bytes of arguments that stand in the receipt itself."""
 
@@ -36,7 +40,7 @@ INLINE_ARGUMENTS = 512
 class Passage:
     """What one performed effect goes through; lives as long as the call."""
 
-    __slots__ = ("arguments", "call", "effect", "frame", "idempotency", "inner", "journal", "key", "receipt", "tried")
+    __slots__ = ("arguments", "call", "effect", "frame", "idempotency", "inner", "held", "journal", "key", "receipt", "step", "tried")
 
     def __init__(
         self,
@@ -48,6 +52,8 @@ class Passage:
         idempotency: Idempotency | None = None,
     ) -> None:
         self.journal = journal
+        self.step = journal.step
+        """of the call: a gap that was passed while its body ran does not move it"""
         self.call = call
         self.effect = call.effect
         self.key = key
@@ -58,14 +64,21 @@ class Passage:
         self.receipt = journal.receipt(key)
         """what was known when the call was made"""
         self.tried = 0 if self.receipt is None else self.receipt.tried
+        self.held: tuple[list[Event], list[Encoded]] = ([], [])
+        """an outcome that must become durable together with the world that it changed, and what it names"""
 
     # -- the way in -----------------------------------------------------------------------------------------------
 
     async def settle(self, body: Body) -> object:
         """Enters the body, or returns or raises what is known. Raises `Parked`, `Superseded`, `Halted`."""
+        self.journal.must_go_on()
+        self.journal.guard.ask(self.key)
+        # All the way: who waits for what was not asked for yet must know that somebody still moves.
+        with self.journal.guard.running(self.inner):
+            return await self._settled(body)
+
+    async def _settled(self, body: Body) -> object:
         journal, receipt = self.journal, self.receipt
-        journal.must_go_on()
-        journal.guard.ask(self.key)
         verdict = Verdict.DO if self.key in journal.mine else journal.verdict(self.effect, receipt)
         if receipt is None or verdict is Verdict.DO:
             async with self._outside():
@@ -96,7 +109,11 @@ class Passage:
         await self._bring_back(receipt)
         if receipt.outcome is None:
             return None
-        value = await get_value(self.journal.store, receipt.outcome, self.journal.types)
+        try:
+            value = await get_value(self.journal.store, receipt.outcome, self.journal.types)
+        except SavepointError as error:
+            # The program must not take damage for the call's own failure, and do it in another way.
+            raise Halted(error) from error
         if receipt.status is Status.FAILED and isinstance(value, Failure):
             raise error_of(value, self.effect.raises)
         return value
@@ -126,18 +143,19 @@ class Passage:
         try:
             if self.receipt is None or self.receipt.status is Status.WITHDRAWN:
                 levels = guarded_levels(self.key, recorded=self.frame.under_reply)
-                await self.journal.guarded(self.frame, levels)
+                await self.journal.guarded(self.inner, levels)
             yield
         finally:
             tally.running = ""
 
     async def _enter(self, body: Body) -> object:
         journal = self.journal
-        self.inner.writes_world = self.effect.writes_world
         alone = self.effect.writes_world and bool(journal.world.systems)
         async with contextlib.AsyncExitStack() as stack:
             if self.idempotency is not Idempotency.COMPOSITE:
-                await stack.enter_async_context(journal.gate.running(self.key, alone=alone))
+                with self._held_by_the_gate(alone=alone):
+                    await stack.enter_async_context(journal.gate.running(self.key, alone=alone))
+                journal.must_go_on()
             await self._intend()
             journal.must_go_on()
             await journal.claim.ensure()
@@ -154,6 +172,10 @@ class Passage:
         if raised is not None:
             raise raised
         return value
+
+    def _held_by_the_gate(self, *, alone: bool) -> contextlib.AbstractContextManager[None]:
+        blocked = self.journal.gate.blocks(self.key, alone=alone)
+        return self.journal.guard.held(self.inner) if blocked else contextlib.nullcontext()
 
     async def _intend(self) -> None:
         """Makes the intent durable where the class needs one. A decision `redo` is consumed by the next try's intent."""
@@ -196,16 +218,11 @@ class Passage:
                     return found
 
     async def _run(self, body: Body) -> object:
-        journal = self.journal
-        current = CurrentCall(
-            call=self.call,
-            keyed=partial(journal.idempotency_key, self.key, journal.step),
-            attempt=journal.claim.epoch,
-            tried=max(0, self.tried - 1),
-        )
-        token = CURRENT.set(current)
+        token = CURRENT.set(self._current())
         try:
-            with in_frame(self.inner), journal.guard.running(self.inner):
+            # A body that is tried again makes the same calls again.
+            self.inner.new_step()
+            with in_frame(self.inner):
                 reach(CrashPoint.BODY_BEFORE)
                 value = await body()
                 reach(CrashPoint.BODY_AFTER)
@@ -213,18 +230,25 @@ class Passage:
         finally:
             CURRENT.reset(token)
 
+    def _current(self) -> CurrentCall:
+        return CurrentCall(
+            call=self.call,
+            keyed=partial(self.journal.idempotency_key, self.key, self.step),
+            attempt=self.journal.claim.epoch,
+            tried=max(0, self.tried - 1),
+        )
+
     async def _in_doubt(self, error: BaseException) -> object:
         """Nobody knows how the call ended, though the process lives. Its request may still be under way, so only a
         final "not performed" counts. Returns what a probe found, or parks.
         """
         journal = self.journal
         journal.keep(doubt := self.new(Status.IN_DOUBT, tried=self.tried))
-        if self.effect.prober is not None:
-            finding = await self.effect.prober(self.call)
-            if isinstance(finding, Performed):
-                return finding.result
-            if isinstance(finding, NotPerformed) and finding.final:
-                return finding
+        finding = await ask_outside(self.effect, self._current())
+        if isinstance(finding, Performed):
+            return finding.result
+        if isinstance(finding, NotPerformed) and finding.final:
+            return finding
         why = f"the call ended with {type(error).__name__}: it may have happened, or may still happen"
         asking = journal.asking(QuestionKind.IN_DOUBT, doubt, self.effect, why)
         await journal.park([asking], [Called(receipt=doubt)], values=apart(doubt, self.arguments))
@@ -260,27 +284,42 @@ class Passage:
         )
         self.journal.keep(receipt)
         self.frame.outcome = outcome
-        values = (outcome, *apart(receipt, self.arguments), *(() if note is None else (note,)))
-        self.journal.writer.land(receipt, *values)
+        values = [outcome, *apart(receipt, self.arguments), *(() if note is None else (note,))]
+        self.inner.writes_world = self._wrote_world()
+        if self.inner.writes_world:
+            self.held = [Called(receipt=receipt)], values
+        else:
+            self.journal.writer.land(receipt, *values)
         reach(CrashPoint.LANDED)
+
+    def _wrote_world(self) -> bool:
+        """Whether one snapshot must hold the world with this outcome: by declaration, or because the body, which no
+        fork undoes, performed a CONTAINED effect.
+        """
+        if self.effect.writes_world or self.idempotency in _UNDONE or not self.inner.tally.counts:
+            return self.effect.writes_world
+        return any(
+            receipt.idempotency is Idempotency.CONTAINED and below(receipt.key, self.key)
+            for receipt in self.journal.receipts.values()
+            if receipt.step == self.step
+        )
 
     async def _boundary(self) -> None:
         """Commits an outcome that must not wait for the gap, after a look at what rests on an older one."""
-        contained = self.idempotency is Idempotency.CONTAINED
+        journal, contained = self.journal, self.idempotency is Idempotency.CONTAINED
         if contained:
             await self._check_same()
-            # A body that acts itself and performs a CONTAINED effect changes the world with its own outcome: one
-            # snapshot must hold both.
-            self.frame.writes_world |= self.frame.idempotency is not Idempotency.COMPOSITE
         nested = not self.frame.recorded
-        if self.inner.writes_world or (contained and nested and self.journal.gate.idle):
-            await self.journal.snapshot()
+        if self.inner.writes_world:
+            await journal.snapshot(self.key, *self.held)
+        elif contained and nested and journal.gate.idle and journal.world.systems:
+            await journal.snapshot(self.key)
         elif nested and self.idempotency.doubtful:
             await self.journal.durable(OUTCOME)
 
     async def _check_same(self) -> None:
         """A redone CONTAINED call with another result: what later calls did may rest on the old one."""
-        journal, before, now = self.journal, self.receipt, self.journal.receipt(self.key)
+        journal, before, now = self.journal, self.receipt, self.journal.receipts.get((self.step, self.key))
         if before is None or now is None or before.status is not Status.PERFORMED or before.outcome == now.outcome:
             return
         later = changes_decisions(before, journal.receipts.values(), journal.guard.excused)
@@ -293,7 +332,7 @@ class Passage:
         long = len(self.arguments.body) > INLINE_ARGUMENTS
         return Receipt(
             key=self.key,
-            step=self.journal.step,
+            step=self.step,
             effect=self.effect.name,
             version=self.effect.version,
             idempotency=self.idempotency,
@@ -304,6 +343,19 @@ class Passage:
             tried=tried,
             at=wall_clock_s(),
         )
+
+
+async def ask_outside(effect: Effect[..., Any], current: CurrentCall) -> Finding[Any]:
+    """What the effect's probe says of a call in doubt. A probe that fails knows nothing: its error is not the call's."""
+    if effect.prober is None:
+        return Unknown()
+    token = CURRENT.set(current)
+    try:
+        return await effect.prober(current.call)
+    except Exception:  # noqa: BLE001  a network that lost the answer will hardly carry the question
+        return Unknown()
+    finally:
+        CURRENT.reset(token)
 
 
 def apart(receipt: Receipt, arguments: Encoded) -> tuple[Encoded, ...]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from typing import Any
 
 from attrs import evolve, frozen
@@ -17,11 +17,14 @@ from ._crashpoint import CrashPoint, reach
 from ._errors import Halted, Held, SavepointError, Stopped, Superseded
 from ._frame import in_frame
 from ._gap import pass_gap
-from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint, using_world
+from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint, until_abandoned, using_world
 from ._resumable import CURRENT_RUN, Bound
 from ._run import RunStatus
 from ._settle import Failing, settle_doubts
 from ._world import World
+
+
+_CONTROL = (Superseded, Halted, Stopped, Parked, Abandoned, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 
 @frozen(kw_only=True)
@@ -81,9 +84,13 @@ async def _played(attempt: Attempt) -> Played:
             task.uncancel()
             return played
         raise
-    except SavepointError:
+    except Exception:
         # Before the program was entered: the claim is given back, so that the cause can be mended and resumed.
         await _end(attempt, RunStatus.INTERRUPTED)
+        raise
+    except Halted:
+        with contextlib.suppress(SavepointError):  # the store may be what fails: then the free lock tells it
+            await _end(attempt, RunStatus.INTERRUPTED)
         raise
 
 
@@ -92,17 +99,18 @@ async def _enter(attempt: Attempt, world: World) -> Played:
     try:
         with _scope(attempt, world):
             reach(CrashPoint.ENTER)
-            value = await call(attempt.savepoint.resume, world, attempt.record.run_id)
+            value = await _unwrapped(call(attempt.savepoint.resume, world, attempt.record.run_id))
             await journal.close_step()
             result = encode(value, "the result of the run")
-            await publish_end(End(status="result", value=value), world)
+            attempt.warnings += await publish_end(End(status="result", value=value), world)
     except Abandoned:
-        await publish_end(End(status="abandoned"), world)
+        attempt.warnings += await publish_end(End(status="abandoned"), world)
         return await _end(attempt, RunStatus.CANCELLED)
     except Exception as error:
-        journal.must_go_on()
-        await publish_end(End(status="error", value=error), world)
+        await journal.close_step()
+        attempt.warnings += await publish_end(End(status="error", value=error), world)
         return await _end(attempt, RunStatus.FAILED, error=_failure(error))
+    await journal.finish()
     final = await world.snapshot(attempt.store.contents)
     state = encode(dict(world.cells), "the state at the end")
     played = await _end(attempt, RunStatus.COMPLETED, result=result, final=final, state=state)
@@ -115,7 +123,30 @@ def _failure(error: Exception) -> Failure:
     return evolve(failure, message=f"{failure.message} (next: {move})") if move else failure
 
 
+async def _unwrapped(program: Awaitable[Any]) -> Any:
+    """What a task group wraps is raised as itself where it is no failure of the program: parking, an interruption."""
+    try:
+        return await program
+    except BaseExceptionGroup as group:
+        for kind in _CONTROL:
+            if (found := _first(group, kind)) is not None:
+                raise found from group
+        raise
+
+
+def _first(group: BaseExceptionGroup[BaseException], kind: type[BaseException]) -> BaseException | None:
+    found: BaseException | None = group.subgroup(kind)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
 async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
+    if status is RunStatus.INTERRUPTED:
+        attempt.journal.ended = True
+    else:
+        await attempt.journal.finish()
+    await attempt.claim.rest()
     await attempt.end(status, **how)
     return Played(
         status=status, error=how.get("error"), step=attempt.journal.step, warnings=tuple(attempt.warnings)
@@ -147,5 +178,6 @@ def _scope(attempt: Attempt, world: World) -> Generator[None]:
 async def call(resume: Bound, world: World, run_id: str) -> Any:
     """Enters a resume function with its arguments."""
     arguments = {name: run_id if value == CURRENT_RUN else value for name, value in resume.arguments.items()}
-    return await resume.resumable.enter(world, arguments)
+    with until_abandoned():
+        return await resume.resumable.enter(world, arguments)
 

@@ -4,22 +4,27 @@ Without a handler it returns its default and costs a lookup. A handler holds the
 (the program goes on with that value, once) or raises (`Abandon` unwinds the program).
 """
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, frozen, mutable
 
-from effects import Call, Forward, Refused, intercept
+from effects import Call, Layer, Refused
+from effects._layer import LAYER
 
 from ._cell import Cell
+from ._codec import Encoded
 from ._errors import Usage
-from ._form import form_of
-from ._resumable import Bound
+from ._form import form_of, savepoint_of
+from ._resumable import Bound, Registry
 from ._store import Store
 from ._stored import put_value
 from ._world import World
+
+if TYPE_CHECKING:
+    from ._hydrate import Revived
 
 T = TypeVar("T")
 
@@ -59,7 +64,9 @@ class Point:
     def require_resume(self) -> Bound:
         """Raises `Usage` where there is nothing to resume with, or where the program has gone on already."""
         if self._consumed:
-            raise Usage(f"the savepoint {self.name!r} was left already", next="persist or fork before the handler returns")
+            raise Usage(
+                f"the savepoint {self.name!r} was left already", next="persist or fork before the handler returns"
+            )
         if self.resume is None:
             raise Usage(f"the savepoint {self.name!r} names no resume function", next="pass resume=function.at(...)")
         return self.resume
@@ -70,13 +77,33 @@ class Point:
 
     async def persist(self, store: Store) -> bytes:
         """Writes the portable form and what it names; returns its id (32 bytes). Consumes nothing, repeats freely."""
-        resume = self.require_resume()
-        ids = await self.world.snapshot(store.contents)
-        form = form_of(self.name, self.key, resume, self.declared(), ids)
+        form, _ = await self._taken(store)
         async with store.commit() as tx:
             durable = put_value(tx, form, store)
         durable()
         return form.digest
+
+    @asynccontextmanager
+    async def fork(self, *, store: Store, host: World | None = None) -> AsyncGenerator["Revived"]:
+        """A continuation in a world of its own, for the time of the block; any number while the point is held.
+
+        What `persist` and then `hydrate` give, without reading the form back. `host` is the world that is forked at
+        the point's snapshot; by default the program's own, which stays as it is. `store` holds the contents.
+        """
+        from ._hydrate import revived  # noqa: PLC0415  entering a continuation publishes points itself
+
+        form, resume = await self._taken(store)
+        savepoint = savepoint_of(form.digest, form.value, Registry([resume.resumable]))
+        async with revived(savepoint, store=store, host=host or self.world) as continuation:
+            yield continuation
+
+    async def _taken(self, store: Store) -> tuple[Encoded, Bound]:
+        """The form at this point. Its values are copies: nothing is shared with the program that is held."""
+        resume = self.require_resume()
+        ids = await self.world.snapshot(store.contents)
+        # A handler that returned meanwhile let the program go on: world and state would be of two moments.
+        self.require_resume()
+        return form_of(self.name, self.key, resume, self.declared(), ids), resume
 
     def consume(self) -> None:
         self._consumed = True
@@ -85,7 +112,7 @@ class Point:
 PointHandler = Callable[[Point], Awaitable[Any]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class _Installed:
     name: str | None
     handle: PointHandler
@@ -102,11 +129,15 @@ def at_savepoint(handle: PointHandler, *, name: str | None = None) -> Generator[
 
     A savepoint that a handler itself publishes goes outward.
     """
-    token = _HANDLERS.set((*_HANDLERS.get(), _Installed(name=name, handle=handle)))
+    installed = _Installed(name=name, handle=handle)
+    token = _HANDLERS.set((*_HANDLERS.get(), installed))
     try:
         yield
     finally:
         _HANDLERS.reset(token)
+        layer = LAYER.get()
+        if isinstance(layer, Unwinding) and layer.by is installed:
+            LAYER.set(layer.inner)
 
 
 async def savepoint(
@@ -120,32 +151,42 @@ async def savepoint(
     installed = _HANDLERS.get()
     if not installed:
         return default
+    if isinstance(LAYER.get(), Unwinding):
+        raise _unwinding(name)
     point = Point(name=name, key=key, resume=resume, state=state, world=current_world(), default=default)
     return await _publish(point, installed)
 
 
-async def publish_end(end: End, world: World) -> None:
-    """Tells every handler of all points that the program has ended."""
+async def publish_end(end: End, world: World) -> tuple[str, ...]:
+    """Tells every handler of all points that the program has ended: each of them once, the innermost first.
+
+    The end stands whatever a handler makes of it. Returns what they raised, in words.
+    """
     point = Point(name="end", key=None, resume=None, state=(), world=world, default=None, end=end)
+    raised: list[str] = []
     for position, installed in reversed([*enumerate(_HANDLERS.get())]):
         if installed.name is None:
-            with _outward(position):
-                await installed.handle(point)
+            try:
+                with _outward(position):
+                    await installed.handle(point)
+            except Exception as error:  # noqa: BLE001  the others must still be told
+                raised.append(f"a savepoint handler failed at the end of the program: {error!r}")
+    return tuple(raised)
 
 
 async def _publish(point: Point, installed: tuple[_Installed, ...]) -> Any:
     for position in range(len(installed) - 1, -1, -1):
         if installed[position].name in (None, point.name):
-            return await _ask(point, installed[position].handle, position)
+            return await _ask(point, installed[position], position)
     return point.default
 
 
-async def _ask(point: Point, handle: PointHandler, position: int) -> Any:
+async def _ask(point: Point, installed: _Installed, position: int) -> Any:
     try:
         with _outward(position):
-            return await handle(point)
+            return await installed.handle(point)
     except Abandon:
-        refuse_everything()
+        LAYER.set(Unwinding(installed, LAYER.get()))
         raise Abandoned(point.name) from None
     finally:
         point.consume()
@@ -160,20 +201,49 @@ def _outward(position: int) -> Generator[None]:
         _HANDLERS.reset(token)
 
 
-def refuse_everything() -> None:
-    """From here on this task publishes nothing and does nothing outside: it is only unwinding."""
+class Unwinding:
+    """The layer of an abandoned program, up to the block of the handler that abandoned it: nothing acts outside.
 
-    async def refuse(call: Call, forward: Forward) -> object:
-        if call.effect.idempotency.outside:
-            raise Refused(call.name, "the program is being unwound at an abandoned savepoint")
-        return await forward(call)
+    A layer and not a handler: the program leaves its own handlers' blocks while it unwinds, and with them whatever
+    was installed inside.
+    """
 
-    async def refuse_point(point: Point) -> Any:
-        raise Refused(point.name, "the program is being unwound at an abandoned savepoint")
+    def __init__(self, by: _Installed, inner: Layer | None) -> None:
+        self.by = by
+        self.inner = inner
 
-    # Never left: the rest of this task's life is the unwinding.
-    intercept(refuse).__enter__()
-    _HANDLERS.set((_Installed(name=None, handle=refuse_point),))
+    async def settle(self, call: Call, body: Callable[[], Awaitable[object]]) -> object:
+        _refuse_outside(call)
+        return await (body() if self.inner is None else self.inner.settle(call, body))
+
+    async def answer(self, call: Call, ask: Callable[[], Awaitable[object]]) -> object:
+        _refuse_outside(call)
+        return await (ask() if self.inner is None else self.inner.answer(call, ask))
+
+    def branch(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext() if self.inner is None else self.inner.branch(name)
+
+
+@contextmanager
+def until_abandoned() -> Generator[None]:
+    """A program that is abandoned in this block ends as that, whatever it makes of its unwinding."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(LAYER.get(), Unwinding):
+            raise Abandoned(str(error)) from error
+        raise
+    if isinstance(LAYER.get(), Unwinding):
+        raise Abandoned("the program went on after its savepoint was abandoned")
+
+
+def _refuse_outside(call: Call) -> None:
+    if call.effect.idempotency.outside:
+        raise _unwinding(call.name)
+
+
+def _unwinding(name: str) -> Refused:
+    return Refused(name, "the program is being unwound at an abandoned savepoint", next="act before the savepoint")
 
 
 def current_world() -> World:

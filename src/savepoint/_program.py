@@ -16,9 +16,9 @@ from ._begin import claim_run, create
 from ._claim import LEASE_S, alive, owner_of
 from ._codec import encode
 from ._errors import Conflict, Held, Missing
-from ._events import LINEAGE_SIZE, read_head, read_mark
+from ._events import LINEAGE_SIZE, Mark, read_head
 from ._form import form_of, plain_ids, read_form, savepoint_of
-from ._past import Standing, read_marks, read_standing
+from ._past import Standing, find_mark, may_repeat, read_lineage, read_marks, read_standing
 from ._play import Played, leave, play
 from ._questions import open_questions
 from ._resumable import Bound, Registry
@@ -78,7 +78,7 @@ async def run_program(
     `state` is declared state to begin with, by cell name. `meta` (portable) is kept in the run's record.
     Raises `Usage`, `NotPortable`, `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`.
     """
-    run_id = run_id or f"run-{fresh_bytes(6).hex()}"
+    run_id = f"run-{fresh_bytes(6).hex()}" if run_id is None else run_id
     policy = IfExists(if_exists)
     registry = (registry or Registry()).including(program.resumable)
     record = await find_run(store, run_id)
@@ -141,9 +141,9 @@ async def fork_program(
     It has a lineage of its own: no receipts, so it does again what came after the savepoint; `may_repeat` lists it.
     """
     parent = await get_run(store, run_id)
-    step, point = await _point_at(store, parent, at)
-    savepoint = await read_form(store, point, registry)
-    standing = await read_standing(store, parent.lineage, registry)
+    step, mark = await _mark_at(store, parent, at)
+    savepoint = await read_form(store, mark.point, registry)
+    repeat = await may_repeat(store, parent.lineage, step, mark)
     fresh = evolve(
         parent,
         run_id=fork_id or f"{run_id}-fork-{fresh_bytes(3).hex()}",
@@ -167,17 +167,16 @@ async def fork_program(
     on_claim(attempt.record)
     played = await (play(attempt) if enter else leave(attempt))
     result = await _result(store, fresh.run_id, played, registry)
-    repeat = sorted({r.effect for r in standing.past.receipts.values() if r.idempotency.doubtful and r.step >= step})
-    return evolve(result, may_repeat=tuple(repeat))
+    return evolve(result, may_repeat=repeat)
 
 
-async def _point_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, bytes]:
-    marks = await read_marks(store, run.lineage)
-    step = max(marks) if at is None and marks else at
-    if step is None or step not in marks:
-        known = ", ".join(map(str, sorted(marks))) or "none"
-        raise Missing(f"run {run.run_id} has no savepoint at step {at}", next=f"it has: {known}")
-    return step, read_mark(marks[step]).point
+async def _mark_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, Mark]:
+    step = (await read_lineage(store, run.lineage))[0].point_step if at is None else at
+    mark = await find_mark(store, run.lineage, step) if step >= 0 else None
+    if mark is None:
+        known = ", ".join(map(str, sorted(await read_marks(store, run.lineage)))) or "none"
+        raise Missing(f"run {run.run_id} has no savepoint at step {step}", next=f"it has: {known}")
+    return step, mark
 
 
 async def _may_restart(store: Store, record: RunRecord, registry: Registry, *, abandon: bool) -> None:

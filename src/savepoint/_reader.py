@@ -11,51 +11,75 @@ from ._cursor import Cursor
 from ._digest import SIZE
 from ._errors import Corrupt, Foreign, Missing
 from ._log import Log
-from ._types import Plan, Types
-from ._walk import CROWDED, DEPTH, KEY_INT_BYTES, KEY_SETS, crowd, layout
+from ._portable import is_immutable
+from ._types import Types
+from ._walk import CROWDED, DEPTH, KEY_INT_BYTES, KEY_SETS, crowd
 
 
 class Reader(Cursor):
-    """One reading of one value. Every method raises `Corrupt`; what builds classes also `Foreign` and `Newer`."""
+    """Reads values one after the other. Every method raises `Corrupt`; what builds classes also `Foreign` and `Newer`."""
 
-    __slots__ = ("crowded", "keys", "logs", "sets", "types")
+    __slots__ = ("crowded", "keys", "logs", "mutable", "sets", "types")
 
-    def __init__(self, data: bytes, types: Types, logs: Mapping[bytes, Log[Any]] | None) -> None:
-        super().__init__(data)
+    def __init__(self, types: Types, logs: Mapping[bytes, Log[Any]] | None) -> None:
+        super().__init__(b"")
         self.types = types
         self.logs = logs  # None: the whole profile
-        self.keys = 0
-        self.sets = 0
-        self.crowded = 0
+        self.mutable = False  # whether the value holds something that can be changed
 
-    def whole(self) -> Any:
+    def read(self, data: bytes) -> Any:
         """The one value that all the bytes are."""
-        value = self.item(0)
+        self.turn_to(data)
+        self.keys = self.sets = self.crowded = 0
+        self.mutable = False
+        try:
+            value = self.item(0)
+        except IndexError:  # what costs least at each of thousands of items: no check, but the one that Python makes
+            raise self.cut() from None
         self.finish()
         return value
 
     def item(self, depth: int) -> Any:
+        data = self.data
         pos = self.pos
-        if pos >= self.end:
-            raise self.cut()
-        first = self.data[pos]
-        if first < 24:  # the two most frequent items first
+        first = data[pos]
+        if first < 24:  # the most frequent items first
             self.pos = pos + 1
             return first
-        if 0x60 <= first < 0x78:
-            self.pos = stop = pos + first - 0x5F
-            if stop > self.end:
-                raise self.cut()
-            return utf8(self.data[pos + 1 : stop], pos)
+        if 0x60 <= first <= 0x79:
+            start, stop = self.span(first - 0x60, pos)
+            try:
+                return data[start:stop].decode()
+            except UnicodeDecodeError:
+                raise Corrupt(f"text that is not UTF-8 at byte {pos}") from None
         if first == 0xD9:  # a tag of two bytes, as all of ours are
-            tag = int.from_bytes(self.data[pos + 1 : pos + 3], "big")
+            tag = data[pos + 1] << 8 | data[pos + 2]
             if tag > 255:
                 self.pos = pos + 3
                 return self.tagged(tag, depth)
-        major = first >> 5
-        if major == SIMPLE:
+        if 0x40 <= first <= 0x59:
+            start, stop = self.span(first - 0x40, pos)
+            return data[start:stop]
+        if first >= 0xE0:
             return self.simple(first)
-        return _MAJOR[major](self, self.any_head()[1], depth)
+        return _MAJOR[first >> 5](self, self.any_head()[1], depth)
+
+    def span(self, info: int, pos: int) -> tuple[int, int]:
+        """Where the bytes of a text or byte string stand whose length has up to two bytes; goes past them."""
+        if info < 24:
+            start, size = pos + 1, info
+        elif info == 24:
+            start, size = pos + 2, self.data[pos + 1]
+            if size < 24:
+                raise self.too_long(pos)
+        else:
+            start, size = pos + 3, self.data[pos + 1] << 8 | self.data[pos + 2]
+            if size < 256:
+                raise self.too_long(pos)
+        self.pos = stop = start + size
+        if stop > self.end:
+            raise self.cut()
+        return start, stop
 
     def simple(self, first: int) -> bool | float | None:
         at = self.pos
@@ -93,18 +117,23 @@ class Reader(Cursor):
 
     def text(self, argument: int, _: int) -> str:
         start = self.pos
-        self.pos = stop = start + argument
-        if stop > self.end:
-            raise self.cut()
-        return utf8(self.data[start:stop], start)
+        try:
+            return self.take(argument).decode()
+        except UnicodeDecodeError:
+            raise Corrupt(f"text that is not UTF-8 at byte {start}") from None
+
+    def items(self, depth: int, count: int) -> list[Any]:
+        self.room(count, depth)
+        item = self.item
+        return [item(depth + 1) for _ in range(count)]
 
     def array(self, count: int, depth: int) -> list[Any]:
-        self.room(count, depth)
-        depth += 1
-        return [self.item(depth) for _ in range(count)]
+        self.mutable = True
+        return self.items(depth, count)
 
     def map(self, count: int, depth: int) -> dict[Any, Any]:
         self.room(count, depth, 2)
+        self.mutable = True
         depth += 1
         keys: list[Any] = []
         values: list[Any] = []
@@ -122,6 +151,7 @@ class Reader(Cursor):
     def set_of(self, kind: type[Any], depth: int) -> Any:
         count = self.head(ARRAY)
         self.room(count, depth)
+        self.mutable |= kind is set
         self.sets += self.keys > 0
         if self.sets > KEY_SETS:
             raise Corrupt(f"sets nested deeper than {KEY_SETS} inside a key")
@@ -165,12 +195,15 @@ class Reader(Cursor):
         return built
 
     def tagged(self, tag: int, depth: int) -> Any:
+        read = _TAGS.get(tag)
+        if read is not None:
+            return read(self, depth)
         if tag in BUILD:
             return self.atom(tag)
-        read = _TAGS.get(tag)
-        if read is None:
-            raise Foreign(f"tag {tag} is unknown here (at byte {self.pos})")
-        return read(self, depth)
+        raise Foreign(f"tag {tag} is unknown here (at byte {self.pos})")
+
+    def tuple_of(self, depth: int) -> tuple[Any, ...]:
+        return tuple(self.items(depth, self.head(ARRAY)))
 
     def atom(self, tag: int) -> object:
         """A scalar. Whether its payload was canonical shows when it is written again."""
@@ -219,33 +252,41 @@ class Reader(Cursor):
         return name, self.head(UNSIGNED)
 
     def record(self, depth: int) -> object:
+        """An instance of a registered class. The start that all bytes of a known one have is looked up as a whole."""
+        data = self.data
+        pos = self.pos
+        # Tag, array of three, name, version, map: of one byte each where name, version and fields are few.
+        stop = pos + data[pos + 1] - TEXT_HEAD + 4
+        plan = self.types.starts.get(data[pos - TAG_SIZE : stop])
+        if plan is None:
+            return self.other_record(depth)
+        if depth >= DEPTH:
+            raise Corrupt(f"nested deeper than {DEPTH} at byte {pos}")
+        self.pos = stop
+        fields: dict[str, Any] = {}
+        depth += 1
+        for name, key in plan.keys:
+            at = self.pos
+            if not data.startswith(key, at):
+                raise Foreign(
+                    f"what is stored at byte {at} has other fields than {plan.name!r} version {plan.version}: {list(plan.fields)}",
+                    next="raise the version of the class and register a migration",
+                )
+            self.pos = at + len(key)
+            fields[name] = self.item(depth)
+        self.mutable |= not plan.immutable
+        return plan.build(fields)
+
+    def other_record(self, depth: int) -> object:
+        """An instance of any version, after its tag."""
         name, version = self.named()
-        plan = self.types.current(name, version)
-        if plan is not None:
-            return plan.build(self.fields(plan, depth))
+        mutable = self.mutable
         fields = self.map(self.head(MAP), depth)
         if not all(type(key) is str for key in fields):
             raise Corrupt(f"fields of {name[:100]!r} without names")
-        return self.types.record(name, version, fields)
-
-    def fields(self, plan: Plan, depth: int) -> dict[str, Any]:
-        """The fields of a class in the version that is registered: their names and their order are known."""
-        at = self.pos
-        keys = layout(plan)[1]
-        count = self.head(MAP)
-        self.room(count, depth, 2)
-        depth += 1
-        fields: dict[str, Any] = {}
-        for name, key in keys:
-            if not self.skip(key):
-                break
-            fields[name] = self.item(depth)
-        if count != len(keys) or len(fields) < count:
-            raise Foreign(
-                f"what is stored at byte {at} has other fields than {plan.name!r} version {plan.version}: {list(plan.fields)}",
-                next="raise the version of the class and register a migration",
-            )
-        return fields
+        value = self.types.record(name, version, fields)
+        self.mutable = mutable or not is_immutable(value)
+        return value
 
     def member(self) -> object:
         name, version = self.named()
@@ -273,16 +314,10 @@ class Reader(Cursor):
     def log_whole(self, depth: int) -> Log[Any]:
         if self.logs is not None:
             raise Corrupt("whole bytes, where linked ones are expected")
-        return Log(self.array(self.head(ARRAY), depth))
+        return Log(self.items(depth, self.head(ARRAY)))
 
 
-def utf8(data: bytes, at: int) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise Corrupt(f"text that is not UTF-8 at byte {at}") from None
-
-
+TAG_SIZE, TEXT_HEAD = 3, 0x60
 _FLOATS = {0xF9: (">e", 2), 0xFA: (">f", 4), 0xFB: (">d", 8)}
 _CONSTANTS = {0xF4: False, 0xF5: True, 0xF6: None}
 _MAJOR: dict[int, Callable[[Reader, int, int], Any]] = {
@@ -297,7 +332,7 @@ _MAJOR: dict[int, Callable[[Reader, int, int], Any]] = {
 _TAGS: dict[int, Callable[[Reader, int], Any]] = {
     Tag.BIG: lambda reader, _: reader.big(Tag.BIG),
     Tag.BIG_NEGATIVE: lambda reader, _: reader.big(Tag.BIG_NEGATIVE),
-    Tag.TUPLE: lambda reader, depth: tuple(reader.array(reader.head(ARRAY), depth)),
+    Tag.TUPLE: Reader.tuple_of,
     Tag.SET: lambda reader, depth: reader.set_of(set, depth),
     Tag.FROZENSET: lambda reader, depth: reader.set_of(frozenset, depth),
     Tag.RECORD: Reader.record,

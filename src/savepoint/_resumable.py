@@ -43,7 +43,7 @@ class Bound:
         unknown = more.keys() - self.resumable.signature.parameters.keys()
         if unknown:
             raise Usage(
-                f"{self.resumable.name} takes no argument {sorted(unknown)[0]!r}",
+                f"{self.resumable.name} takes no argument {min(unknown)!r}",
                 next="give its resume function such a parameter",
             )
         return Bound(resumable=self.resumable, arguments={**self.arguments, **more})
@@ -92,7 +92,24 @@ class Resumable(Generic[P, R]):
                     next=f"pass migrations={{{old}: ...}} to resumable({self.name!r})",
                 )
             arguments = self.migrations[old](arguments)
+        self._check(version, arguments)
         return arguments
+
+    def _check(self, version: int, arguments: Arguments) -> None:
+        """Nothing is dropped and nothing is left out. A parameter that was added with a default needs no migration."""
+        parameters = self.signature.parameters
+        surplus = arguments.keys() - parameters.keys()
+        lacking = {
+            name
+            for name, it in parameters.items()
+            if it.default is it.empty and it.kind not in (it.VAR_POSITIONAL, it.VAR_KEYWORD)
+        } - arguments.keys()
+        if surplus or lacking:
+            raise Foreign(
+                f"{self.name} does not take the arguments that version {version} stored: "
+                f"{'unknown' if surplus else 'missing'} {min(surplus or lacking)!r}",
+                next=f"raise the version of {self.name} and pass a migration from {version}",
+            )
 
 
 def resumable(

@@ -93,7 +93,7 @@ class RunRecord:
 
 def run_key(run_id: str) -> bytes:
     """The row key of a run. Raises `Usage` for text that cannot be an id."""
-    if not run_id or len(run_id) > 256 or not run_id.isprintable():
+    if type(run_id) is not str or not run_id or len(run_id) > 256 or not run_id.isprintable():
         raise Usage(f"{run_id!r} is not a run id", next="use 1 to 256 printable characters")
     try:
         return run_id.encode()

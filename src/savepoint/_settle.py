@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from effects import Compensated, Effect, Idempotency, NotPerformed, Performed, Unknown
-from effects._call import CURRENT, CurrentCall
+from effects._call import CurrentCall
 from effects._failure import Failure, failure_of
 from effects._key import WIDTH
 from effects._layer import LAYER
@@ -18,16 +18,17 @@ from effects._recovery import Verdict
 
 from ._ambient import wall_clock_s
 from ._attempt import Attempt
-from ._codec import Encoded, encode
+from ._codec import Encoded, dumps, encode
 from ._digest import Domain, seal
-from ._errors import Usage
+from ._errors import NotPortable, Usage
 from ._events import Called
-from ._frame import COMPENSATING, Frame, in_frame
+from ._frame import COMPENSATING, Frame, component, in_frame
 from ._journal import Asking, Journal
+from ._passage import ask_outside
 from ._questions import arguments_of, ask, decide_by_probe, question_id, read_questions
 from ._store import Transaction
 from ._stored import get_value
-from ._writer import PARK, SETTLE
+from ._writer import PARK, SETTLE, Also
 
 
 class Failing(Exception):
@@ -133,21 +134,20 @@ async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -
     arguments = await arguments_of(
         attempt.store, receipt.arguments, receipt.arguments_object, attempt.registry.types
     )
-    call = effect.recall(arguments)
     current = CurrentCall(
-        call=call,
+        call=effect.recall(arguments),
         keyed=lambda: journal.idempotency_key(receipt.key, receipt.step),
         attempt=attempt.claim.epoch,
         tried=receipt.tried,
     )
-    token = CURRENT.set(current)
-    try:
-        finding = await effect.prober(call)
-    finally:
-        CURRENT.reset(token)
-    match finding:
+    match await ask_outside(effect, current):
         case Performed(result=result):
-            await _performed(attempt, receipt, encode(result, f"the result of {effect.name}"))
+            try:
+                outcome = encode(result, f"the result of {effect.name}")
+            except NotPortable:
+                return False
+            _, rows = _by_probe(attempt, effect, receipt, Choice.PERFORMED)
+            await _record(attempt, evolve(receipt, status=Status.PERFORMED, outcome=outcome.digest), outcome, rows)
             return True
         case NotPerformed(final=final):
             if final or _settled_outside(attempt, effect, receipt):
@@ -166,15 +166,20 @@ def _settled_outside(attempt: Attempt, effect: Effect[..., Any], receipt: Receip
 
 
 async def _redo(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -> None:
-    journal = attempt.journal
-    asking = journal.asking(QuestionKind.IN_DOUBT, receipt, effect)
-    decision = Decision(question=asking[0].id, choice=Choice.REDO, by="probe", at=wall_clock_s())
+    decision, rows = _by_probe(attempt, effect, receipt, Choice.REDO)
+    await attempt.journal.durable(SETTLE, also=rows)
+    attempt.journal.decisions[decision.question] = decision
+
+
+def _by_probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt, choice: Choice) -> tuple[Decision, Also]:
+    """The question that a probe has answered; an earlier attempt, whose probe could not tell, may have asked it."""
+    asking = attempt.journal.asking(QuestionKind.IN_DOUBT, receipt, effect)
+    decision = Decision(question=asking[0].id, choice=choice, by="probe", at=wall_clock_s())
 
     def rows(tx: Transaction, _: object) -> None:
         decide_by_probe(tx, attempt.lineage, asking, decision)
 
-    await journal.durable(SETTLE, also=rows)
-    journal.decisions[decision.question] = decision
+    return decision, rows
 
 
 async def _apply(
@@ -207,9 +212,9 @@ async def _failed(attempt: Attempt, receipt: Receipt, failure: Failure) -> None:
     await _record(attempt, evolve(receipt, status=Status.FAILED, outcome=outcome.digest), outcome)
 
 
-async def _record(attempt: Attempt, receipt: Receipt, outcome: Encoded) -> None:
+async def _record(attempt: Attempt, receipt: Receipt, outcome: Encoded, also: Also | None = None) -> None:
     attempt.journal.keep(receipt)
-    await attempt.journal.durable(SETTLE, [Called(receipt=receipt)], values=[outcome])
+    await attempt.journal.durable(SETTLE, [Called(receipt=receipt)], values=[outcome], also=also)
 
 
 async def _compensate(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt) -> None:
@@ -223,8 +228,12 @@ async def _compensate(attempt: Attempt, effect: Effect[..., Any] | None, receipt
     result = await get_value(attempt.store, receipt.outcome, types) if known and receipt.outcome else None
     token = LAYER.set(journal)
     try:
-        with in_frame(Frame(key=COMPENSATING + receipt.key[-WIDTH:])):
+        # Like a call of a recorded reply: the program, which was not entered, can have asked for nothing before it.
+        place = component(dumps([receipt.step, receipt.key]))
+        with in_frame(Frame(key=COMPENSATING + place, under_reply=True)):
             await effect.compensation(effect.recall(arguments), result)
+    except Exception as error:
+        raise Failing(failure_of(error)) from error
     finally:
         LAYER.reset(token)
 
@@ -239,6 +248,6 @@ async def _excuse(attempt: Attempt) -> None:
         if decision.choice is Choice.FAIL:
             note = decision.note or f"the program no longer asks for {receipt.effect}, which was performed"
             raise Failing(Failure(kind="Diverged", message=note))
-        if decision.choice is Choice.COMPENSATE and receipt.key not in journal.guard.excused:
+        if decision.choice is Choice.COMPENSATE and (receipt.step, receipt.key) not in journal.guard.excused:
             await _compensate(attempt, attempt.registry.effect(receipt.effect), receipt)
-        journal.guard.excused.add(receipt.key)
+        journal.guard.excused.add((receipt.step, receipt.key))

@@ -7,8 +7,9 @@ stored, so a savepoint costs what its turn added.
 from collections.abc import Callable
 from typing import Any
 
-from ._codec import Encoded, decode, named_logs
-from ._log import EMPTY_ROOT, Log, Part, read_segments, segments
+from ._codec import Encoded, decode, decode_all, named_logs, names_logs
+from ._log import EMPTY_ROOT, Log, read_segments, segments
+from ._shelf import shelf_of
 from ._store import Kind, Store, Transaction
 from ._types import Types
 
@@ -62,23 +63,35 @@ async def read_value(store: Store, body: bytes, types: Types) -> Any:
 
 
 async def _read(store: Store, body: bytes, types: Types, known: Logs) -> Any:
-    for count, root in named_logs(body):
-        if root not in known:
-            known[root] = await _load(store, root, count, types, known)
+    await _load_named(store, body, types, known)
     return decode(body, types=types, logs=known)
 
 
+async def _load_named(store: Store, body: bytes, types: Types, known: Logs) -> None:
+    for count, root in named_logs(body):
+        if root not in known:
+            known[root] = await _load(store, root, count, types, known)
+
+
 async def _load(store: Store, root: bytes, count: int, types: Types, known: Logs) -> Log[Any]:
-    bodies = await store.segments(root, until=EMPTY_ROOT)
-    read = read_segments(root, count, bodies)
-    apart = list(dict.fromkeys(part.digest for part in read.parts if part.body is None))
-    held = dict(zip(apart, await store.objects(apart), strict=True)) if apart else {}
-    elements = [await _element(store, part, held, types, known) for part in read.parts]
-    log: Log[Any] = Log.restored(elements, read.roots)
-    log.mark_stored(store, count)
+    shelf = shelf_of(store)
+    log = shelf.find(types, root, count)
+    if log is None:
+        log, size = await _loaded(store, root, count, types, known)
+        shelf.keep(types, log, size)
     return log
 
 
-async def _element(store: Store, part: Part, held: dict[bytes, bytes], types: Types, known: Logs) -> Any:
-    body = held[part.digest] if part.body is None else part.body
-    return await _read(store, body, types, known)
+async def _loaded(store: Store, root: bytes, count: int, types: Types, known: Logs) -> tuple[Log[Any], int]:
+    """A log and the bytes of its elements."""
+    read = read_segments(root, count, await store.segments(root, until=EMPTY_ROOT))
+    apart = list({digest: None for digest, body in read.parts if body is None})
+    held = dict(zip(apart, await store.objects(apart), strict=True)) if apart else {}
+    bodies = [held[digest] if body is None else body for digest, body in read.parts]
+    for body in bodies:
+        if names_logs(body):
+            await _load_named(store, body, types, known)
+    elements, volatile = decode_all(bodies, types=types, logs=known)
+    log: Log[Any] = Log.restored(elements, read.roots, volatile)
+    log.mark_stored(store, *read.ends)
+    return log, sum(map(len, bodies))

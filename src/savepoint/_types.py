@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 import attrs
 from attrs import field, frozen
 
+from ._atoms import ARRAY, MAP, Tag, head, integer, tagged, text
 from ._errors import Corrupt, Foreign, Newer, SavepointError, Usage
 
 C = TypeVar("C", bound=type)
@@ -41,6 +42,19 @@ class Plan:
     """every field is a parameter of its own name"""
     derived: frozenset[str] = frozenset()
     """names that an instance's `__dict__` may hold beside the fields: cached properties"""
+    start: bytes = field(init=False, repr=False)
+    """the canonical bytes before the fields of every instance (of an enum: before the member's name)"""
+    keys: tuple[tuple[str, bytes], ...] = field(init=False, repr=False)
+    """each field with the bytes of its key, in canonical order"""
+
+    @start.default
+    def _start(self) -> bytes:
+        tag, items = (Tag.MEMBER, b"") if self.enum else (Tag.RECORD, head(MAP, len(self.fields)))
+        return tagged(tag) + head(ARRAY, 3) + text(self.name) + integer(self.version) + items
+
+    @keys.default
+    def _keys(self) -> tuple[tuple[str, bytes], ...]:
+        return tuple((name, text(name)) for name in self.fields)
 
     def surplus(self, value: object) -> str | None:
         """An attribute of this instance that is no field and would be lost, if there is one."""
@@ -53,7 +67,8 @@ class Plan:
         """An instance with exactly these fields, through `__init__`, so that its validators see stored data too."""
         if fields.keys() != self.arguments.keys():
             raise Foreign(
-                f"{self.name} version {self.version} has the fields {sorted(self.arguments)}, stored are {sorted(fields)}",
+                f"{self.name!r} version {self.version} has the fields {sorted(self.arguments)}, stored are other fields than"
+                f" these: {sorted(fields)}",
                 next="raise the version of the class and register a migration",
             )
         taken = fields if self.direct else {a: fields[name] for name, a in self.arguments.items() if a}
@@ -93,8 +108,8 @@ def portable(name: str, *, version: int = 1) -> Callable[[C], C]:
 
     Raises `Usage` for other classes and for those that their own fields cannot build.
     """
-    if not name or version < 1:
-        raise Usage(f"portable({name!r}, version={version}): a name and a version of at least 1 are needed")
+    if not name or not name.isprintable() or version < 1:
+        raise Usage(f"portable({name!r}, version={version}): a printable name and a version of at least 1 are needed")
 
     def mark(cls: C) -> C:
         plan = _enum_plan(cls, name, version) if issubclass(cls, Enum) else _record_plan(cls, name, version)
@@ -160,13 +175,15 @@ class Types:
     Raises `Usage` for classes without a stable name, duplicate names and migrations of nothing.
     """
 
-    __slots__ = ("_migrations", "_plans")
+    __slots__ = ("_migrations", "_plans", "starts")
 
     def __init__(
         self, classes: Iterable[type] = (), *, migrations: Mapping[tuple[str, int], Migration] | None = None
     ) -> None:
         self._plans = _index(classes)
         self._migrations = dict(migrations or {})
+        self.starts = {plan.start: plan for plan in self._plans.values() if not plan.enum}
+        """The current record classes, by what all their instances' bytes begin with."""
         for name, version in self._migrations:
             if name not in self._plans or not 1 <= version < self._plans[name].version:
                 raise Usage(f"the migration of {name!r} from version {version} leads to no registered class")
@@ -178,13 +195,17 @@ class Types:
                 raise Usage(f"two migrations of {key[0]!r} from version {key[1]}")
         return Types(classes, migrations=self._migrations | other._migrations)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both read every value alike: the same classes (not just equal names) and migrations."""
+        if not isinstance(other, Types):
+            return NotImplemented
+        return self._plans == other._plans and self._migrations == other._migrations
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._plans))
+
     def __repr__(self) -> str:
         return f"Types({', '.join(sorted(self._plans))})"
-
-    def current(self, name: str, version: int) -> Plan | None:
-        """The plan of a record class, if this is the version that is registered."""
-        plan = self._plans.get(name)
-        return plan if plan is not None and plan.version == version and not plan.enum else None
 
     def record(self, name: str, version: int, fields: Fields) -> object:
         """What was stored under this name. Raises `Foreign` (unknown, does not fit) and `Newer`; builds nothing then."""

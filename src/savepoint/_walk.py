@@ -6,9 +6,8 @@ Normative: `design/format.md`. `_reader.py` is the way back.
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache
 from itertools import pairwise
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ._atoms import (
@@ -125,8 +124,13 @@ def _text(walk: Walk, value: str, _: int) -> str:
         data = value.encode()
     except UnicodeEncodeError as error:
         raise Offence(f"text with a lone surrogate at {error.start} is not portable") from None
-    walk.out += head(TEXT, len(data))
-    walk.out += data
+    size = len(data)
+    out = walk.out
+    if size < 24:  # noqa: PLR2004  what fits into one byte with its head, most texts and numbers do
+        out.append(TEXT << 5 | size)
+    else:
+        out += head(TEXT, size)
+    out += data
     return value
 
 
@@ -137,6 +141,9 @@ def _bytes(walk: Walk, value: bytes, _: int) -> bytes:
 
 
 def _int(walk: Walk, value: int, _: int) -> int:
+    if 0 <= value < 24:  # noqa: PLR2004
+        walk.out.append(value)
+        return value
     if walk.keys and byte_size(value) > KEY_INT_BYTES:
         raise Offence(f"an int of more than {KEY_INT_BYTES} bytes is not portable inside a key")
     walk.out += integer(value)
@@ -191,12 +198,8 @@ _TUPLE = tagged(Tag.TUPLE)
 def _tuple(walk: Walk, value: tuple[Any, ...], depth: int) -> tuple[Any, ...]:
     walk.out += _TUPLE
     normal = _items(walk, value, depth)
-    unchanged = all(map(_is, normal, value))
+    unchanged = all(map(is_, normal, value))
     return value if unchanged else tuple(normal)
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
 
 
 def _set(walk: Walk, value: set[Any] | frozenset[Any], depth: int) -> set[Any] | frozenset[Any]:
@@ -271,27 +274,18 @@ def _brief(key: object) -> str:
     return type(key).__name__
 
 
-@lru_cache(maxsize=1024)
-def layout(plan: Plan) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
-    """What comes before the fields of every instance, and each field's key."""
-    tag, items = (Tag.MEMBER, b"") if plan.enum else (Tag.RECORD, head(MAP, len(plan.fields)))
-    start = tagged(tag) + head(ARRAY, 3) + text(plan.name) + integer(plan.version) + items
-    return start, tuple((name, text(name)) for name in plan.fields)
-
-
 def _record(walk: Walk, value: object, plan: Plan, depth: int) -> object:
     if depth >= DEPTH:
         raise Offence(f"nested deeper than {DEPTH} (or it holds itself)")
-    start, keys = layout(plan)
     surplus = plan.surplus(value)
     if surplus is not None:
         raise Offence(f"attribute {surplus!r} is no field of {plan.cls.__name__} and would be lost")
     out = walk.out
-    out += start
+    out += plan.start
     name, changed = "", False
     normal: dict[str, Any] = {}
     try:
-        for name, data in keys:
+        for name, data in plan.keys:
             item = getattr(value, name)
             out += data
             normal[name] = kept = walk.put(item, depth + 1)
@@ -313,8 +307,7 @@ def _rebuilt(plan: Plan, fields: dict[str, Any]) -> object:
 def _member(walk: Walk, value: Enum, plan: Plan) -> Enum:
     if type(value).__members__.get(value.name) is not value:
         raise Offence("a combination of flags is not portable")
-    start, _ = layout(plan)
-    walk.out += start
+    walk.out += plan.start
     walk.out += text(value.name)
     return value
 

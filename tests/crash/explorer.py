@@ -86,6 +86,7 @@ class Explorer:
             questions=[(kind, effect, key) for kind, effect, key in report.get("questions", ())],
             entered=outside.entered(place / "outside")[before:],
             open_before=report.get("open_before", 0),
+            answered=bool(report.get("answered")),
             unsettled=report.get("unsettled", ()),
         )
         return life, report

@@ -35,6 +35,8 @@ class Lived:
     """tags of the bodies that it entered"""
     open_before: int = 0
     """questions that were open, and not answered, when it began"""
+    answered: bool = False
+    """questions were answered when it began"""
     unsettled: Sequence[str] = ()
     """idempotency keys of the ONCE and KEYED calls whose intent and no outcome was durable when it began"""
 
@@ -107,21 +109,17 @@ def _forgotten(history: History) -> list[str]:
 
 def _parks(history: History, allowed: Allowed) -> list[str]:
     found: list[str] = []
-    before: Lived | None = None
     for life in history.lives:
         if life.open_before and (life.entered or life.status != "waiting"):
             found.append(f"with {life.open_before} open questions it entered {list(life.entered)}: {life.status}")
         if life.status not in ("", "waiting", "completed"):
             found.append(f"the run ended as {life.status}")
         for kind, effect, key in () if life.open_before else life.questions:
-            found += _needless(kind, effect, key, life, before, allowed)
-        before = life if not life.open_before else before
+            found += _needless(kind, effect, key, life, allowed)
     return found
 
 
-def _needless(
-    kind: str, effect: str, key: str, life: Lived, before: Lived | None, allowed: Allowed
-) -> list[str]:
+def _needless(kind: str, effect: str, key: str, life: Lived, allowed: Allowed) -> list[str]:
     if kind == "diverged" and not allowed.perturbed:
         return [f"{effect} is said to have diverged, but the program is deterministic"]
     if kind == "performed" and not allowed.strict:
@@ -130,7 +128,7 @@ def _needless(
         return []
     if allowed.no_questions:
         return [f"{effect} is asked about although its probe is final and true"]
-    if key in life.unsettled and life.entered and before is not None:
+    if key in life.unsettled and life.entered and not life.answered:
         return [f"{list(life.entered)} were entered before the question about {effect} was asked"]
     if key not in life.unsettled and not life.entered:
         return [f"{effect} is asked about without an intent that has no outcome"]

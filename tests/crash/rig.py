@@ -5,10 +5,13 @@ script it serves attempts (`--serve`) or lives through a single one (`--once`, f
 """
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -25,7 +28,7 @@ from effects._question import Choice, Decision, Question, QuestionKind
 from effects._receipt import UNSETTLED, Receipt
 from savepoint import KeyValue, run_program
 from savepoint._codec import dumps
-from savepoint._crashpoint import CrashPoint
+from savepoint._crashpoint import CrashPoint, arm
 from savepoint._digest import Domain, seal
 from savepoint._events import Called, read_events, read_mark
 from savepoint._form import read_form, snapshot_ids
@@ -184,8 +187,19 @@ async def _shown(store: SqliteStore, ids: Mapping[str, Any]) -> object:
 
 def serve() -> None:
     """Answers each request line with `{killed, report}`; a child that fails reports its traceback."""
+    _warm_up()
     for line in sys.stdin:
         print(json.dumps(_forked(json.loads(line))), flush=True)
+
+
+def _warm_up() -> None:
+    """One attempt here, so that no child pays for what happens once; it must leave no thread behind."""
+    with tempfile.TemporaryDirectory() as place:
+        live({"scenario": "each class in turn", "place": place})
+    assert threading.active_count() == 1
+    arm(None)
+    gc.collect()
+    gc.freeze()
 
 
 def _forked(request: Json) -> Json:

@@ -11,7 +11,7 @@ from savepoint._codec import decode, encode, named_logs
 from savepoint._digest import SIZE, Domain, seal
 from savepoint._errors import Corrupt
 from savepoint._log import EMPTY_ROOT, INLINE, SEGMENT, Log, read_segments, segments, verify_segment
-from savepoint._portable import same
+from savepoint._portable import is_immutable, same
 
 
 class Kept:
@@ -45,7 +45,9 @@ class Kept:
     def load(self, root: bytes, count: int) -> Log[Any]:
         read = read_segments(root, count, self.newest_first(root))
         bodies = [self.objects[part.digest] if part.body is None else part.body for part in read.parts]
-        return Log.restored([self.value(body) for body in bodies], read.roots)
+        values = [self.value(body) for body in bodies]
+        volatile = [position for position, value in enumerate(values) if not is_immutable(value)]
+        return Log.restored(values, read.roots, volatile)
 
     def value(self, body: bytes) -> Any:
         return decode(body, logs={root: self.load(root, count) for count, root in named_logs(body)})

@@ -1,11 +1,14 @@
 """Where words go: results to stdout, messages to stderr; with `--json`, stdout is JSON alone, one object a line."""
 
 import json
+import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TextIO, cast
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TextIO
 
 from attrs import field, frozen
 
@@ -71,19 +74,32 @@ def error_parts(error: SavepointError) -> tuple[str, str, str]:
 
 
 @contextmanager
-def streams(*, json_only: bool) -> Iterator[tuple[TextIO, TextIO]]:
-    """stdout and stderr for `Output`. With `json_only`, whatever else writes to stdout (a tool, its children) goes to
-    stderr instead: its lines would not be JSON.
+def streams(*, json_only: bool) -> Generator[tuple[TextIO, TextIO]]:
+    """Standard output and error for `Output`.
+
+    With `json_only`, what anything else writes to descriptor 1 (a tool, a process that it starts) goes to stderr: its
+    lines would not be JSON.
     """
+    _open_standard_descriptors()
     for stream in (sys.stdout, sys.stderr):
-        if reconfigure := getattr(stream, "reconfigure", None):
-            reconfigure(errors="backslashreplace")
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    err = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  for the life of the process
     if not json_only:
-        yield sys.stdout, sys.stderr
+        yield sys.stdout or err, err
         return
-    out = sys.stdout
-    sys.stdout = cast("TextIO", sys.stderr)
-    try:
-        yield out, sys.stderr
-    finally:
-        sys.stdout = out
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+        os.dup2(2, 1)
+        try:
+            yield out, err
+        finally:
+            with suppress(OSError, ValueError):
+                out.flush()
+            os.dup2(out.fileno(), 1)
+
+
+def _open_standard_descriptors() -> None:
+    """A closed stdin, stdout or stderr would be the number of the next file opened, such as the store's."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004  until all three are taken
+        pass
+    os.close(handle)

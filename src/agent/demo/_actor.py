@@ -34,9 +34,7 @@ async def act(verb: str, run_id: str, tests: str) -> None:
                 agent, TASK, run_id=run_id, store=store, world=world, deps=Path(SOCKET), on_event=progress
             )
         else:
-            result = await resume(
-                run_id, agent=agent, store=store, world=world, deps=Path(SOCKET), on_event=progress
-            )
+            result = await resume(run_id, agent=agent, store=store, world=world, deps=Path(SOCKET), on_event=progress)
     end(result)
 
 
@@ -45,22 +43,25 @@ def progress(event: Progress) -> None:
 
 
 def end(result: Result) -> None:
-    tell("Result", {
-        "status": result.status,
-        "output": result.output,
-        "error": result.error and result.error.message,
-        "questions": [
-            {
-                "id": each.id,
-                "kind": each.kind,
-                "effect": each.effect,
-                "arguments": each.arguments,
-                "verdicts": each.verdicts,
-                "why": each.why,
-            }
-            for each in result.questions
-        ],
-    })
+    tell(
+        "Result",
+        {
+            "status": result.status,
+            "output": result.output,
+            "error": result.error and result.error.message,
+            "questions": [
+                {
+                    "id": each.id,
+                    "kind": each.kind,
+                    "effect": each.effect,
+                    "arguments": each.arguments,
+                    "verdicts": each.verdicts,
+                    "why": each.why,
+                }
+                for each in result.questions
+            ],
+        },
+    )
 
 
 def tell(event: str, fields: dict[str, object]) -> None:

@@ -37,13 +37,18 @@ class Child:
 
     async def event(self, name: str) -> str:
         """The value of its next event, which is `name`. Raises `Staging` if another came, or none."""
-        found = await anext(self.events(), {})
+        nothing: dict[str, Any] = {}
+        found = await anext(self.events(), nothing)
         if name not in found:
             raise self.failed(f"a process of the demo told {found} in place of {name!r}")
         return found[name]
 
     def order(self, line: str) -> None:
         cast("asyncio.StreamWriter", self._process.stdin).write(line.encode() + b"\n")
+
+    async def ended(self) -> None:
+        """Waits for the end that it comes to by itself."""
+        await self._process.wait()
 
     async def kill(self) -> None:
         """SIGKILL: no handler of it runs, nothing is flushed."""

@@ -66,7 +66,7 @@ async def _tests(package: Path) -> str:
 def _introduce(screen: Screen, tests: str) -> None:
     screen.say(screen.style.bold("An agent mends a package and posts one report, which nobody can take back."))
     screen.say("It is killed inside that post, twice. Each time the run is resumed, asks, and goes on.")
-    if tests is UNITTEST:
+    if tests == UNITTEST:
         screen.say("This Python has no pytest: the package's tests run with unittest.")
     if not available():
         screen.say(f"No sandbox here ({available().reason}): shell commands count as ONCE.")
@@ -86,7 +86,7 @@ def _conclude(screen: Screen, proof: Proof, took_s: float, kept: Path | None) ->
         screen.say(style.bad("The directory that the runs were started on was changed."))
     screen.say(style.dim(f"{took_s:.1f} s, offline, a directory of its own."))
     if kept is None:
-        screen.say("Next: `savepoint demo --keep` leaves the store, the outside's ledger and the results for a look.")
+        screen.say("Next: `savepoint demo --keep` leaves the store, the ledger and the results.")
     else:
         screen.say(f"Kept: {kept} ({STORE} is the store, {RESULTS} holds what each run made).")
         screen.say(f"Next: savepoint log {PLANS[-1].run_id} --store {kept / STORE}")

@@ -1,7 +1,7 @@
 """The outside: a process that no run owns. It takes posts on a Unix socket and keeps them in a synced ledger.
 
-Standard library only, run as a file: it shares nothing with what it is the witness of. A post is
-in the ledger before it is answered; `hold` on its input makes it stop at one place of the next connection.
+Standard library only, run as a file: it shares nothing with what it is the witness of. A post is in the ledger before
+it is answered; `hold` on its input makes it stop at one place of the next connection.
 """
 
 import asyncio
@@ -85,10 +85,9 @@ def posts(ledger: Path, channel: str) -> list[dict[str, str]]:
 async def main() -> None:
     """Serves in the present directory: a socket's path there is short, wherever that is."""
     outside = Outside(Path(LEDGER))
-    server = await asyncio.start_unix_server(outside.serve, SOCKET)
-    async with server:
-        tell(listening=SOCKET)
-        await outside.commands()
+    await asyncio.start_unix_server(outside.serve, SOCKET)
+    tell(listening=SOCKET)
+    await outside.commands()
 
 
 if __name__ == "__main__":

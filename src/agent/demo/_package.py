@@ -49,7 +49,7 @@ for case, trace in result.failures + result.errors:
 print(f"{result.testsRun} tests run")
 sys.exit(not result.wasSuccessful())
 ''',
-    "tests/test_semver.py": '''\
+    "tests/test_semver.py": """\
 import unittest
 
 from semver import key, newest
@@ -75,7 +75,7 @@ class TestOrder(unittest.TestCase):
 
 def test_the_newest_is_the_last_in_order():
     assert newest(["1.0.0", "1.0.1-beta", "0.9.9"]) == "1.0.1-beta"
-''',
+""",
 }
 
 PYTEST = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python -m pytest -qq -p no:cacheprovider"

@@ -48,6 +48,14 @@ class Style:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
 
+def width(stream: TextIO) -> int:
+    """Columns of the terminal that `stream` is, or 100."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 100
+    except (OSError, ValueError):
+        return 100
+
+
 def seen(text: str) -> int:
     """How many columns `text` takes, its colours aside."""
     return len(_CODE.sub("", text))
@@ -59,7 +67,7 @@ def cut(text: str, width: int) -> str:
 
 
 def panel(title: str, lines: Sequence[str], width: int, style: Style) -> Iterator[str]:
-    """A box that is open to the right: what is copied from it has nothing to be cleaned off."""
+    """Lines under a title, wrapped, in a box that is open to the right."""
     corner, bar, foot, dash = "┌│└─" if style.boxes else "+|+-"
     yield style.warn(f"{corner}{dash} {title} ".ljust(width, dash))
     for line in lines:

@@ -63,7 +63,7 @@ class Proof:
             ["kills", *(str(each.kills) for each in stories)],
             ["question", *(_joined(each.questions, "kind") for each in stories)],
             ["decision", *(_joined(each.decisions, "verdict") for each in stories)],
-            ["posts the outside counted", *(str(each.outside_calls) for each in self.endings.values())],
+            ["posts outside", *(str(each.outside_calls) for each in self.endings.values())],
         ]
         first, *others = self.endings.items()
         for what, shown in _shown(first[1]).items():

@@ -5,11 +5,10 @@ Plain text for pipes, colours and boxes for a terminal. It writes and decides no
 
 import asyncio
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from ._panel import Style, columns, cut, panel
+from ._panel import Style, columns, cut, panel, width
 
 _QUIET = frozenset({"list", "read", "search"})
 """Tools whose answers are long, and not what the demo is about."""
@@ -21,7 +20,7 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.style = Style.of(stream)
-        self._width = max(60, min(shutil.get_terminal_size().columns, 120)) if stream.isatty() else 100
+        self._width = max(60, min(width(stream), 120))
         self._begun = 0.0
 
     def say(self, text: str = "") -> None:
@@ -39,7 +38,7 @@ class Screen:
                 self.note("started")
             case {"event": "Started", "resumed_from": step}:
                 self.note(f"goes on from savepoint {step}")
-            case {"event": "CallBegan", "tool": str(tool), "arguments": dict(arguments)}:
+            case {"event": "CallBegan", "tool": str(tool), "arguments": arguments}:
                 self._line(f"{tool:<12} {_brief(arguments)}")
             case {"event": "CallEnded", "tool": tool, "text": str(text)} if tool not in _QUIET:
                 self._line(f"{'':<12} {self.style.arrow} {_ending(text)}")
@@ -55,7 +54,10 @@ class Screen:
 
     def killed(self, effect: str, posts: int) -> None:
         """`posts`: how many of the run's the outside has."""
-        self.note(f"killed (SIGKILL) inside {effect}; the outside has {_posts(posts)} of this run", self.style.bad)
+        self.note(f"killed (SIGKILL) inside {effect}; the outside has {_posts(posts)}", self.style.bad)
+
+    def counted(self, posts: int) -> None:
+        self._line(f"the outside has {_posts(posts)} of this run")
 
     def question(self, run_id: str, question: Mapping[str, Any], verdict: str, value: object, posts: int) -> None:
         """The question as the command line shows it, where the answer was looked up, and the answer."""

@@ -31,7 +31,7 @@ class Plan:
 
 
 PLANS = (
-    Plan(run_id="unkilled", title="nobody is killed"),
+    Plan(run_id="unkilled", title="nobody interferes"),
     Plan(run_id="killed-before", title="killed before the outside has the post", kill_at="greeting", verdict="redo"),
     Plan(run_id="killed-after", title="killed after the outside has the post", kill_at="answer", verdict="performed"),
 )
@@ -64,16 +64,17 @@ async def play(stage: Stage, plan: Plan) -> Story:
     """Raises `Staging` where a process of the demo does not do its part."""
     story = Story(plan=plan)
     stage.screen.begin(plan.run_id, plan.title)
-    if not plan.kill_at:
+    if plan.kill_at:
+        await _killed(stage, story)
+        stage.screen.note("resume, in a new process")
+        waiting = await _attempt(stage, story, "resume")
+        for question in waiting.get("questions", []):
+            await _decided(stage, story, question)
+        stage.screen.note("resume, in a new process")
+        await _attempt(stage, story, "resume")
+    else:
         await _attempt(stage, story, "run")
-        return story
-    await _killed(stage, story)
-    stage.screen.note("resume, in a new process")
-    waiting = await _attempt(stage, story, "resume")
-    for question in waiting.get("questions", []):
-        await _decided(stage, story, question)
-    stage.screen.note("resume, in a new process")
-    await _attempt(stage, story, "resume")
+    stage.screen.counted(len(_posts(stage, plan.run_id)))
     return story
 
 
@@ -81,6 +82,7 @@ async def _attempt(stage: Stage, story: Story, verb: str) -> Fields:
     """A process that runs or resumes the run to where it can get. Returns the result that it told."""
     async with stage.act(verb, story.plan.run_id) as running:
         last = await _watched(running, stage.screen.show)
+        await running.ended()
         if last.get("event") != "Result":
             raise running.failed(f"{verb} {story.plan.run_id} ended without a result")
     return last
@@ -91,13 +93,19 @@ async def _killed(stage: Stage, story: Story) -> None:
     plan = story.plan
     stage.outside.order(f"hold {plan.kill_at}")
     await stage.outside.event("will_hold")
-    async with stage.act("run", plan.run_id) as running, asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(_watched(running, stage.screen.show))
-        held = tasks.create_task(stage.outside.event("held"))
-        await asyncio.wait([watching, held], return_when=asyncio.FIRST_COMPLETED)
-        if not held.done():
-            raise running.failed(f"{plan.run_id} ended before its post")
-        await running.kill()
+    async with stage.act("run", plan.run_id) as running:
+        watching = asyncio.create_task(_watched(running, stage.screen.show))
+        held = asyncio.create_task(stage.outside.event("held"))
+        try:
+            await asyncio.wait([watching, held], return_when=asyncio.FIRST_COMPLETED)
+            if not held.done():
+                raise running.failed(f"{plan.run_id} ended before its post")
+            await held
+            await running.kill()
+            await watching  # what it told before it died
+        finally:
+            held.cancel()
+            watching.cancel()
     story.kills += 1
     stage.screen.killed("post_report", len(_posts(stage, plan.run_id)))
 
@@ -114,7 +122,7 @@ async def _decided(stage: Stage, story: Story, question: Fields) -> None:
     """Answers with the truth, which is in the outside's ledger."""
     run_id, verdict, found = story.plan.run_id, story.plan.verdict, _posts(stage, story.plan.run_id)
     value = found[0] if verdict == "performed" and found else None
-    story.questions.append(question)
+    story.questions.append({"run_id": run_id, **question})
     stage.screen.question(run_id, question, verdict, value, len(found))
     async with open_store(stage.place / STORE, create=False) as store:
         decision = await decide(
@@ -126,7 +134,12 @@ async def _decided(stage: Stage, story: Story, question: Fields) -> None:
             store=store,
             agent=demo_agent(stage.tests),
         )
-    story.decisions.append({"question": question["id"], "verdict": str(decision.choice), "value": decision.value})
+    story.decisions.append({
+        "run_id": run_id,
+        "question": question["id"],
+        "verdict": decision.choice,
+        "value": decision.value,
+    })
 
 
 def _posts(stage: Stage, run_id: str) -> list[dict[str, str]]:

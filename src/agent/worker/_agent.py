@@ -1,6 +1,7 @@
 """The built-in agent: any model, at work in the files of one directory."""
 
 from agent._agent import Agent
+from savepoint._errors import Usage
 
 from ._availability import available
 from ._tools import contained_shell, edit, list_, once_shell, read, search, write
@@ -18,13 +19,17 @@ changed, what you ran and how it ended, what is left open.
 """
 
 
-def worker() -> Agent:
+def worker(*, sandboxed: bool | None = None) -> Agent:
     """An agent that lists, searches, reads, writes and edits files of its workspace and runs shell commands in it.
 
-    It has no model of its own, and works on the world's system `files` (a `Workspace`). Where commands can be sandboxed
-    here (`available`), its shell is `CONTAINED`: recovery may do a command again. Elsewhere it is `ONCE` with
-    `writes_world`: a command that a crash cut short is asked about. A run resumed where that differs is held to the
-    stricter of the two for the calls that it has receipts of.
+    It has no model of its own, and works on the world's system `files` (a `Workspace`). A sandboxed shell is
+    `CONTAINED`: recovery may do a command again. The other one has the network and is `ONCE` with `writes_world`: a
+    command that a crash cut short is asked about. `sandboxed=None`: where that can be had (`available`). A run resumed
+    with the other kind is held to the stricter of the two for the calls that it has receipts of.
+    Raises `Usage` for a sandbox that cannot be had.
     """
-    shell = contained_shell if available() else once_shell
+    if sandboxed and not available():
+        raise Usage(f"commands cannot be sandboxed here: {available().reason}", next="use sandboxed=False")
+    contained = bool(available()) if sandboxed is None else sandboxed
+    shell = contained_shell if contained else once_shell
     return Agent(name="worker", instructions=INSTRUCTIONS, tools=(list_, search, read, write, edit, shell))

@@ -1,0 +1,7 @@
+"""`python -m agent.cli`: the command line without its console script."""
+
+import sys
+
+from agent.cli import main
+
+sys.exit(main())

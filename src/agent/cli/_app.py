@@ -1,0 +1,201 @@
+"""The commands and their options. What each does lies in the module of its kind."""
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from savepoint._claim import LEASE_S
+from savepoint._run import IfExists, Recovery
+
+from . import _run, _settle, _show
+from ._common import Common, Desk
+
+COMMON = Common()
+
+
+def release() -> str:
+    """The installed version; from a source tree there is none."""
+    try:
+        return version("portable-savepoints")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+Model = Annotated[
+    str | None, Parameter(help="openai:NAME or script:FILE (default: SAVEPOINT_MODEL, or the agent's own).")
+]
+Workspace = Annotated[Path | None, Parameter(help="The directory that the run works on, in a fork of it.")]
+MaxTurns = Annotated[int | None, Parameter(help="Model replies of the run, over all its attempts.")]
+Lease = Annotated[
+    float, Parameter(name="--lease", help="Seconds that this process is believed without a sign of life.")
+]
+Target = Annotated[str | None, Parameter(help="The agent, where it is not the one that the run started with.")]
+Merge = Annotated[bool, Parameter(negative="", help="Bring the changes into the workspace when the run completes.")]
+
+app = App(
+    name="savepoint",
+    help="Run agents that survive a kill at any point.",
+    version=release,
+    help_epilogue=(
+        "Exit codes: 0 done, 1 failed, 2 usage, 3 waiting, 4 not found, 5 held, 6 damaged, 7 newer store, "
+        "8 conflict, 9 not writable, 130 interrupted."
+    ),
+)
+"""The commands, each an `async` function that returns its exit code."""
+
+
+@app.command
+async def demo(*, common: Common = COMMON) -> int:
+    """See it work in a minute, offline: an agent is killed in the middle of a call, and resumed."""
+    from agent.demo import demo as play  # noqa: PLC0415  only this command pays for it
+
+    return await play(json=common.json)
+
+
+@app.command
+async def run(
+    target: str,
+    text: Annotated[str | None, Parameter(name="INPUT")] = None,
+    /,
+    *,
+    run_id: str | None = None,
+    workspace: Workspace = None,
+    model: Model = None,
+    if_exists: IfExists = IfExists.RESUME,
+    max_turns: MaxTurns = None,
+    merge: Merge = False,
+    lease_s: Lease = LEASE_S,
+    recovery: Recovery = Recovery.REUSE,
+    abandon: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = COMMON,
+) -> int:
+    """Run an agent. Its changes stay in a fork of the workspace until they are merged.
+
+    Parameters
+    ----------
+    target
+        module:attribute, an Agent or a function annotated to return one; or the built-in worker.
+    text
+        What it is to do: a text, - for stdin, or @FILE.
+    run_id
+        An idempotency key: a run that completed is answered from the store.
+    if_exists
+        What to do with a run of this id: resume it, restart it, fail, or resume_only.
+    recovery
+        What a performed call after the savepoint means: reuse its result, or ask (strict).
+    abandon
+        With --if-exists restart: forget calls that are in doubt.
+    """
+    start = _run.Start(workspace=workspace, model=model, max_turns=max_turns, lease_s=lease_s, merge=merge)
+    return await _run.run(
+        Desk(common=common), target, text, start, run_id=run_id, if_exists=if_exists, recovery=recovery, abandon=abandon
+    )
+
+
+@app.command
+async def runs(*, common: Common = COMMON) -> int:
+    """List the runs, the newest first."""
+    return await _show.runs(Desk(common=common))
+
+
+@app.command
+async def show(run: str, /, *, common: Common = COMMON) -> int:
+    """Show one run: its steps, attempts, open questions, and where it can be resumed."""
+    return await _show.show(Desk(common=common), run)
+
+
+@app.command
+async def log(run: str, /, *, common: Common = COMMON) -> int:
+    """List a run's receipts: what it did, and what is known of it."""
+    return await _show.log(Desk(common=common), run)
+
+
+@app.command
+async def resume(
+    run: str,
+    /,
+    *,
+    target: Target = None,
+    workspace: Workspace = None,
+    model: Model = None,
+    max_turns: MaxTurns = None,
+    merge: Merge = False,
+    lease_s: Lease = LEASE_S,
+    common: Common = COMMON,
+) -> int:
+    """Continue a stopped run; a completed one is answered from the store."""
+    start = _run.Start(
+        target=target, workspace=workspace, model=model, max_turns=max_turns, lease_s=lease_s, merge=merge
+    )
+    return await _run.resume(Desk(common=common), run, start)
+
+
+@app.command
+async def decide(
+    run: str,
+    question: str,
+    verdict: str,
+    /,
+    *,
+    value: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    note: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    common: Common = COMMON,
+) -> int:
+    """Answer a question of a waiting run. The first answer stands.
+
+    Parameters
+    ----------
+    verdict
+        One of those that the question offers: savepoint show RUN.
+    value
+        JSON: the result that a performed call had, the arguments of an edit, an answer, the number of a grant.
+    note
+        Why, in words; kept with the decision.
+    """
+    return await _settle.decide(Desk(common=common), run, question, verdict, value=value, note=note)
+
+
+@app.command
+async def cancel(run: str, /, *, common: Common = COMMON) -> int:
+    """Stop a run for good."""
+    return await _settle.cancel(Desk(common=common), run)
+
+
+@app.command
+async def fork(
+    run: str,
+    /,
+    *,
+    at: Annotated[int | None, Parameter(help="The step of the savepoint (default: the newest).")] = None,
+    run_id: Annotated[str | None, Parameter(help="The id of the fork.")] = None,
+    no_run: Annotated[bool, Parameter(negative="", help="Make it, and leave it to be resumed.")] = False,
+    target: Target = None,
+    workspace: Workspace = None,
+    model: Model = None,
+    merge: Merge = False,
+    lease_s: Lease = LEASE_S,
+    common: Common = COMMON,
+) -> int:
+    """Start a new run from a savepoint of another one. It shares no receipts: later calls are made anew."""
+    start = _run.Start(target=target, workspace=workspace, model=model, lease_s=lease_s, merge=merge)
+    return await _run.fork(Desk(common=common), run, start, at=at, fork_id=run_id, enter=not no_run)
+
+
+@app.command
+async def merge(run: str, /, *, workspace: Workspace = None, common: Common = COMMON) -> int:
+    """Bring what a completed run changed into its workspace; refused where both changed the same paths."""
+    return await _settle.merge(Desk(common=common), run, workspace=workspace)
+
+
+@app.command
+async def discard(run: str, /, *, common: Common = COMMON) -> int:
+    """Drop what an ended run changed."""
+    return await _settle.discard(Desk(common=common), run)
+
+
+@app.command
+async def verify(*, common: Common = COMMON) -> int:
+    """Read every byte of the store, and list what is damaged or missing."""
+    return await _show.verify(Desk(common=common))

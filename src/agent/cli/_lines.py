@@ -1,0 +1,81 @@
+"""Progress for readers that are no terminal: plain lines on stderr, or JSON lines on stdout."""
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+
+from agent._progress import CallBegan, CallEnded, Progress, Replied, Saved, Started, TextDelta
+
+from ._output import Output, one_line, plain
+
+WIDTH = 200
+"""Characters of a line about a call."""
+
+Watch = Callable[[Progress], None]
+
+
+def arguments_of(arguments: Mapping[str, object], width: int) -> str:
+    """`amount=3, to="a"`, at most `width` characters."""
+    pairs = (f"{name}={json.dumps(plain(value), ensure_ascii=False)}" for name, value in arguments.items())
+    return one_line(", ".join(pairs), width)
+
+
+@contextmanager
+def json_lines(output: Output) -> Generator[Watch]:
+    """One object an event. The first holds the run id and is out before the first effect."""
+
+    def watch(event: Progress) -> None:
+        if (document := as_json(event)) is not None:
+            output.emit(document)
+
+    yield watch
+
+
+def as_json(event: Progress) -> dict[str, object] | None:
+    """None for pieces of text: the whole reply follows."""
+    match event:
+        case Started():
+            return {"event": "started", "run_id": event.run_id, "resumed_from": event.resumed_from}
+        case Replied():
+            return {"event": "reply", "step": event.step, "text": event.text, "calls": list(event.calls)}
+        case CallBegan():
+            arguments = plain(event.arguments)
+            return {"event": "call", "call": event.call_id, "tool": event.tool, "arguments": arguments}
+        case CallEnded():
+            outcome: dict[str, object] = {"failed": event.failed, "text": event.text}
+            return {"event": "outcome", "call": event.call_id, "tool": event.tool, **outcome}
+        case Saved():
+            return {"event": "savepoint", "step": event.step}
+        case TextDelta():
+            return None
+
+
+@contextmanager
+def plain_lines(output: Output) -> Generator[Watch]:
+    """One line an event."""
+
+    def watch(event: Progress) -> None:
+        if line := as_line(event):
+            output.note(line)
+
+    yield watch
+
+
+def as_line(event: Progress) -> str:
+    match event:
+        case Started(resumed_from=None):
+            return f"run {event.run_id} started"
+        case Started():
+            return f"run {event.run_id} resumed from step {event.resumed_from}"
+        case Replied(calls=()) | TextDelta():
+            return ""
+        case Replied():
+            return one_line(event.text, WIDTH)
+        case CallBegan():
+            return f"  call {event.call_id} {event.tool}({arguments_of(event.arguments, WIDTH)})"
+        case CallEnded():
+            return (
+                f"  {'failed' if event.failed else 'done'} {event.call_id} {event.tool}: {one_line(event.text, WIDTH)}"
+            )
+        case Saved():
+            return f"savepoint at step {event.step}"

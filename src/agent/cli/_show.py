@@ -1,0 +1,254 @@
+"""`runs`, `show`, `log` and `verify`: looking, without changing anything or needing the program."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent._entries import TYPES
+from savepoint import Foreign, RunStatus, SavepointError, Types
+from savepoint._inspect import (
+    ReceiptView,
+    RunSummary,
+    RunView,
+    find_run_id,
+    inspect_run,
+    list_runs,
+    read_receipts,
+)
+from savepoint._resumable import OURS
+from savepoint._sqlite import SqliteStore
+from savepoint._verify import verify_store
+from savepoint._world import Snapshot
+
+from ._changes import changes_between
+from ._common import Desk
+from ._exit import Exit
+from ._lines import arguments_of
+from ._local import Local, host_world, read_local
+from ._output import plain, printable
+from ._question import age, as_json, lines, named
+from ._report import Changes, change_lines, changes_json
+from ._target import load_agent
+
+T = TypeVar("T")
+KNOWN = OURS | TYPES
+
+
+async def runs(desk: Desk) -> Exit:
+    """All runs, the newest first."""
+    async with desk.opened(read_only=True) as store:
+        summaries = await list_runs(store)
+    if desk.output.json:
+        for summary in summaries:
+            desk.output.emit(_summary(summary))
+        return Exit.DONE
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("RUN", "STATUS", "STEP", "AGENT", "CHANGED"):
+        table.add_column(name, overflow="fold", justify="right" if name == "STEP" else "left")
+    for summary in summaries:
+        record = summary.record
+        who = str(record.meta.get("agent", record.program))
+        table.add_row(
+            Text(printable(record.run_id)),
+            _status(summary),
+            str(summary.step),
+            Text(printable(who)),
+            age(record.changed_at),
+        )
+    if summaries:
+        _console(desk).print(table)
+    else:
+        desk.output.note("no runs yet; start one: savepoint run TARGET INPUT")
+    return Exit.DONE
+
+
+async def show(desk: Desk, run: str) -> Exit:
+    """One run."""
+    async with desk.opened(read_only=True) as store:
+        run_id = await find_run_id(store, run)
+        local = await read_local(store, run_id)
+        view = await understood(lambda types: inspect_run(store, run_id, types), local)
+        changes, damage = await _changes(desk, store, view, local)
+    if desk.output.json:
+        desk.output.emit(_document(view, local, changes, [*view.damage, *damage]))
+        return Exit.DONE
+    for name, text in _facts(view, local):
+        desk.output.result(f"{name:<10} {text}")
+    for line in (*(f"damaged    {text}" for text in (*view.damage, *damage)), *change_lines(changes)):
+        desk.output.result(line)
+    for question in view.questions:
+        desk.output.result("")
+        for line in lines(question, run_id, desk.common.store):
+            desk.output.result(line)
+    return Exit.DONE
+
+
+async def log(desk: Desk, run: str) -> Exit:
+    """The receipts of a run, in call order."""
+    async with desk.opened(read_only=True) as store:
+        run_id = await find_run_id(store, run)
+        local = await read_local(store, run_id)
+        receipts = await understood(lambda types: read_receipts(store, run_id, types), local)
+    if desk.output.json:
+        for view in receipts:
+            desk.output.emit(_receipt(view))
+        return Exit.DONE
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("STEP", "ATTEMPT", "EFFECT", "CLASS", "STATUS", "ARGUMENTS"):
+        table.add_column(name, justify="right" if name in {"STEP", "ATTEMPT"} else "left", overflow="fold")
+    for view in receipts:
+        receipt = view.receipt
+        table.add_row(
+            str(receipt.step), str(view.attempt), Text(printable(receipt.effect)), receipt.idempotency.value,
+            receipt.status.value, Text(arguments_of(named(view.arguments), 120)),
+        )  # fmt: skip
+    _console(desk).print(table)
+    return Exit.DONE
+
+
+async def verify(desk: Desk) -> Exit:
+    """Every byte of the store, and whether all that is named is there."""
+    async with desk.opened(read_only=True) as store:
+        found = await verify_store(store, KNOWN)
+    damage = [{"what": each.what, "name": each.name, "cause": each.cause} for each in found.damage]
+    if desk.output.json:
+        desk.output.emit({"objects": found.objects, "rows": found.rows, "damage": damage})
+    else:
+        for each in found.damage:
+            desk.output.result(f"{each.what} {each.name}: {each.cause}")
+        desk.output.result(f"{found.objects} objects and {found.rows} rows read, {len(damage) or 'no'} damage found")
+    return Exit.DAMAGED if damage else Exit.DONE
+
+
+async def understood(work: Callable[[Types], Awaitable[T]], local: Local | None) -> T:
+    """What `work` reads. The run's agent is only loaded where it has classes of its own."""
+    try:
+        return await work(KNOWN)
+    except Foreign:
+        if local is None:
+            raise
+        return await work(load_agent(local.target, local.project).registry().types)
+
+
+async def _changes(
+    desk: Desk, store: SqliteStore, view: RunView, local: Local | None
+) -> tuple[Changes, tuple[str, ...]]:
+    """What the run changed so far, or why that cannot be told."""
+    if local is None or local.workspace is None or not local.workspace.is_dir():
+        return {}, ()
+    try:
+        return await changes_between(store, view.base, view.now, host_world(local.workspace, desk.place)), ()
+    except SavepointError as error:
+        return {}, (error.message,)
+
+
+def _console(desk: Desk) -> Console:
+    """Not a terminal: as wide as it gets, so that no cell is broken."""
+    out = desk.output.out
+    return Console(file=out, highlight=False, width=None if out.isatty() else 1000, no_color=not out.isatty())
+
+
+def _status(summary: RunSummary) -> Text:
+    colours = {
+        RunStatus.COMPLETED: "green", RunStatus.WAITING: "yellow", RunStatus.FAILED: "red", RunStatus.RUNNING: "cyan",
+    }  # fmt: skip
+    if summary.orphaned:
+        return Text("running (orphaned)", style="magenta")
+    return Text(summary.record.status.value, style=colours.get(summary.record.status, ""))
+
+
+def _summary(summary: RunSummary) -> dict[str, object]:
+    record = summary.record
+    return {
+        "run_id": record.run_id,
+        "status": record.status.value,
+        "orphaned": summary.orphaned,
+        "step": summary.step,
+        "program": record.program,
+        "agent": plain(record.meta.get("agent")),
+        "attempts": record.attempts,
+        "resumed_from": record.resumed_from,
+        "caused_by": record.caused_by,
+        "created_at": record.created_at,
+        "changed_at": record.changed_at,
+    }
+
+
+def _document(view: RunView, local: Local | None, changes: Changes, damage: list[str]) -> dict[str, object]:
+    record = view.summary.record
+    error = record.error
+    return {
+        **_summary(view.summary),
+        "savepoint": _hex(view.savepoint),
+        "resumable_from": view.resumable_from,
+        "steps": [
+            {"step": step.step, "savepoint": _hex(step.savepoint), "attempt": step.attempt, "why": step.why}
+            for step in view.steps
+        ],
+        "questions": [as_json(question) for question in view.questions],
+        "world": _world(view, local, changes) if view.base else None,
+        "failure": None if error is None else {"kind": error.kind, "message": error.message},
+        "damage": damage,
+        "target": None if local is None else local.target,
+        "model": None if local is None else local.model,
+    }
+
+
+def _world(view: RunView, local: Local | None, changes: Changes) -> dict[str, object]:
+    workspace = None if local is None else local.workspace
+    return {
+        "workspace": None if workspace is None else str(workspace),
+        "base": _ids(view.base),
+        "now": _ids(view.now),
+        "settled": view.summary.record.settled,
+        "changes": changes_json(changes),
+    }
+
+
+def _ids(snapshot: Snapshot) -> dict[str, str]:
+    return {name: found.id.hex() for name, found in snapshot.items()}
+
+
+def _hex(name: bytes | None) -> str | None:
+    return None if name is None else name.hex()
+
+
+def _receipt(view: ReceiptView) -> dict[str, object]:
+    receipt = view.receipt
+    return {
+        "step": receipt.step,
+        "effect": receipt.effect,
+        "arguments": plain(view.arguments),
+        "idempotency": receipt.idempotency.value,
+        "status": receipt.status.value,
+        "attempt": view.attempt,
+        "tried": receipt.tried,
+        "at": receipt.at,
+    }
+
+
+def _facts(view: RunView, local: Local | None) -> list[tuple[str, str]]:
+    record = view.summary.record
+    resumable = "no" if view.resumable_from is None else f"step {view.resumable_from}"
+    found = [
+        ("run", printable(record.run_id)),
+        ("status", _status(view.summary).plain),
+        ("agent", printable(str(record.meta.get("agent", record.program)))),
+        ("step", f"{view.summary.step}, resumable from: {resumable}"),
+        ("attempts", str(record.attempts)),
+        ("savepoint", _hex(view.savepoint) or "none"),
+        ("created", f"{age(record.created_at)} ago, changed {age(record.changed_at)} ago"),
+    ]
+    if record.caused_by:
+        found.append(("fork of", printable(record.caused_by)))
+    if record.error is not None:
+        found.append(("failure", printable(f"{record.error.kind}: {record.error.message}")))
+    if local is not None:
+        found.append(("target", printable(f"{local.target} in {local.project}")))
+    if view.base:
+        place = "not known here" if local is None or local.workspace is None else str(local.workspace)
+        found.append(("world", f"{printable(place)} ({record.settled or 'not merged'})"))
+    return found

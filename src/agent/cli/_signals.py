@@ -1,0 +1,46 @@
+"""SIGINT and SIGTERM: the first one interrupts the run, which then stops at a durable place; the next one kills."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from attrs import define
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@define(kw_only=True, eq=False)
+class Interruption:
+    """Whether a signal came."""
+
+    came: bool = False
+
+
+@contextmanager
+def interruptible(told: Callable[[], None]) -> Generator[Interruption]:
+    """In the block the first signal cancels this task, once, and `told` is called."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    interruption = Interruption()
+
+    def interrupt() -> None:
+        interruption.came = True
+        # A body that does not end must not keep the process: nothing is lost when it is killed now.
+        _default(loop)
+        told()
+        if task is not None:
+            task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        yield interruption
+    finally:
+        if not interruption.came:
+            _default(loop)
+
+
+def _default(loop: asyncio.AbstractEventLoop) -> None:
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)

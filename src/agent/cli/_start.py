@@ -1,0 +1,84 @@
+"""What works and how: the options that `run`, `resume` and `fork` share, and what is known of a run that exists."""
+
+import os
+from pathlib import Path
+
+from attrs import frozen
+
+from agent import Agent, Model
+from agent._model import resolve_model
+from savepoint import RunStatus, Usage, World
+from savepoint._claim import LEASE_S
+from savepoint._run import RunRecord
+from savepoint._store import Store
+
+from ._common import Desk
+from ._local import Local, directory, read_local, same_workspace, write_local
+from ._target import load_agent
+
+MODEL = "SAVEPOINT_MODEL"
+
+
+@frozen(kw_only=True)
+class Start:
+    """The options of `run`, `resume` and `fork` that say what works, and how."""
+
+    target: str | None = None
+    workspace: Path | None = None
+    model: str | None = None
+    max_turns: int | None = None
+    lease_s: float = LEASE_S
+    merge: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Raises `Usage` for numbers that mean nothing."""
+        if self.lease_s <= 0:
+            raise Usage(f"--lease {self.lease_s:g}: not a time", next="write seconds, more than 0")
+        if self.max_turns is not None and self.max_turns < 1:
+            raise Usage(f"--max-turns {self.max_turns}: not a number of turns", next="write 1 or more")
+
+
+async def known(store: Store, record: RunRecord, start: Start) -> Local:
+    """How a run that exists is continued: as it was started here, except where the command line says otherwise."""
+    kept = await read_local(store, record.run_id)
+    asked = directory(start.workspace)
+    model = absolute(start.model) or (absolute(os.environ.get(MODEL)) if kept is None else kept.model)
+    if record.status is RunStatus.COMPLETED and kept is not None:
+        return kept
+    workspace = same_workspace(record, kept, asked) if record.status is not RunStatus.COMPLETED else asked
+    local = Local(
+        target=start.target or ("" if kept is None else kept.target),
+        project=Path.cwd() if kept is None or start.target not in {None, kept.target} else kept.project,
+        workspace=workspace,
+        model=model,
+    )
+    if kept is None and local.target:
+        await write_local(store, record.run_id, local)
+    return local
+
+
+def performers(desk: Desk, record: RunRecord, local: Local) -> tuple[Agent, World | None, Model | None]:
+    """Raises `Usage`, `Missing` for what cannot be had, before anything is claimed."""
+    if not local.target:
+        raise Usage(
+            f"run {record.run_id} was not started by this command line, so its agent is not known",
+            next="name it: --target module:attribute",
+        )
+    worker = load_agent(local.target, local.project)
+    return worker, local.world(desk.place), model_of(worker, local.model)
+
+
+def model_of(worker: Agent, spec: str | None) -> Model | None:
+    """Raises `Usage`, `Missing` for a model that cannot be made; before anything is opened or performed."""
+    if spec is None and worker.model is None:
+        raise Usage(
+            f"the agent {worker.name} has no model of its own",
+            next=f"name one: --model openai:NAME or --model script:FILE, or set {MODEL}",
+        )
+    return None if spec is None else resolve_model(spec)
+
+
+def absolute(spec: str | None) -> str | None:
+    """A script's path holds wherever the run is resumed."""
+    kind, _, rest = (spec or "").partition(":")
+    return f"script:{Path(rest).absolute()}" if kind == "script" and rest else spec or None

@@ -1,0 +1,402 @@
+"""Processes of the agents' crash suite: one attempt each, on the fork server or in an interpreter of its own."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import agents
+import outside
+from agents import TASKS, Task
+from attrs import define, evolve, field
+from explorer import Explorer, Plan
+from oracle import Allowed, History, complaints, renamed
+from rig import Json, Server, env, idempotency_key
+
+import agent
+from agent import Agent, Result, Tool
+from agent._entries import paired
+from effects import Idempotency, handler
+from effects._question import Question, QuestionKind
+from effects._receipt import UNSETTLED, Receipt, Status
+from savepoint import RunStatus, SavepointError
+from savepoint._crashpoint import CrashPoint
+from savepoint._events import Called, read_events, read_mark
+from savepoint._form import read_form, snapshot_ids
+from savepoint._past import read_marks
+from savepoint._program import find_run
+from savepoint._questions import open_questions
+from savepoint._sqlite import SqliteStore, open_store
+from savepoint._store import Space
+from savepoint._stored import get_value
+from savepoint.testing import arm, count_points, kill_at
+
+RUN = "run"
+
+
+# -- one attempt, in its own process ----------------------------------------------------------------------------------
+
+
+def live(request: Json) -> Json:
+    """Lives through one attempt; the report, unless the process is killed before."""
+    agents.Setting.ranks = tuple(request.get("ranks", (3, 2, 1, 0) if request.get("reversed") else ()))
+    agents.Setting.refuse = request.get("refuse", True)
+    agents.Setting.work = tuple(request.get("work", agents.Setting.work))
+    agents.Setting.halt = request.get("halt", "")
+    place = Path(request["place"])
+    outside.live_at(place / "outside")
+    arrivals = count_points()
+    if request.get("kill"):
+        kill_at(CrashPoint(request["kill"][0]), request["kill"][1])
+    if request.get("interrupt") and request["first"]:
+        _interrupt_at(CrashPoint(request["interrupt"][0]), request["interrupt"][1])
+    try:
+        report = asyncio.run(_terminable(_attempt(request, place)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        report = {"interrupted": True}
+    return {**report, "arrivals": dict(arrivals)}
+
+
+def _interrupt_at(point: CrashPoint, nth: int) -> None:
+    """This process gets SIGINT, as from Ctrl-C, at the `nth` arrival at `point`."""
+    arrivals: Counter[CrashPoint] = Counter()
+
+    def hook(reached: CrashPoint) -> None:
+        arrivals[reached] += 1
+        if reached is point and arrivals[point] == nth:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    arm(hook)
+
+
+async def _terminable(attempt: Any) -> Json:
+    """As a command line does it: SIGTERM cancels the run."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await attempt
+
+
+async def _attempt(request: Json, place: Path) -> Json:
+    task = _task(request)
+    worker = agents.agent_for(task, tools=_tools(request.get("changed", {})))
+    async with open_store(place / "store", durability="process") as store:
+        receipts = await _receipts(store)
+        record = await find_run(store, RUN)
+        # What was durable when this process began: none of it may be asked again.
+        outside._append("asked", {"durable": _replied(receipts)})
+        report: Json = {
+            "was": None if record is None else record.status.value,
+            "unsettled": [k for k, r in receipts.items() if r.idempotency.doubtful and r.status in UNSETTLED],
+            "answered": await _answer(store, worker, request, task) if request.get("answer") else [],
+        }
+        report["decided"] = [await _decide(store, worker, *each) for each in request.get("decide", ())]
+        report["open_before"] = len(await _open(store, worker))
+        if request.get("only_decide"):
+            return report
+        with handler(agents.post, _forward) if task.handled else contextlib.nullcontext():
+            result = await _go(request, worker, store, place)
+        report |= await _report(store, worker, result)
+        report["asked"] = outside._lines(outside.here() / "asked")
+    return report
+
+
+def _task(request: Json) -> Task:
+    return evolve(TASKS[request["scenario"]], **request.get("task", {}))
+
+
+def _tools(changed: Mapping[str, Json]) -> tuple[Tool[..., Any], ...]:
+    """The tools as another version of the program declares them; `None`: it has no such tool."""
+    found: list[Tool[..., Any]] = []
+    for each in agents.TOOLS:
+        how = changed.get(each.name, {})
+        if how is None:
+            continue
+        how = {**how, "idempotency": Idempotency(how["idempotency"])} if "idempotency" in how else how
+        made = evolve(each, **how) if how else each
+        if how and each.prober is not None:
+            made.probe(each.prober)
+        found.append(made)
+    return tuple(found)
+
+
+async def _forward(what: str) -> str:
+    return await agents.post(what)
+
+
+async def _go(request: Json, worker: Agent, store: SqliteStore, place: Path) -> Result:
+    more: Json = {"store": store, "world": agents.host(place / "files")}
+    if request.get("fork") is not None:
+        return await agent.fork(RUN, agent=worker, at=request["fork"], fork_id="fork", **more)
+    if await find_run(store, RUN) is None:
+        return await agent.run(worker, "go", run_id=RUN, **more)
+    return await agent.resume(RUN, agent=worker, **more)
+
+
+async def _receipts(store: SqliteStore, run: str = RUN) -> dict[str, Receipt]:
+    """Idempotency key -> newest receipt of the whole lineage, by a naive replay."""
+    record = await find_run(store, run)
+    if record is None:
+        return {}
+    found: dict[str, Receipt] = {}
+    for row in await store.scan(Space.EVENT, record.lineage):
+        for event in read_events(row):
+            if isinstance(event, Called):
+                found[idempotency_key(record.lineage, event.receipt.step, event.receipt.key)] = event.receipt
+    return found
+
+
+def _replied(receipts: Mapping[str, Receipt]) -> list[int]:
+    """The steps whose model reply is durable."""
+    performed = (r for r in receipts.values() if r.effect == "agent/model" and r.status is Status.PERFORMED)
+    return sorted(each.step for each in performed)
+
+
+async def _open(store: SqliteStore, worker: Agent) -> list[Question]:
+    record = await find_run(store, RUN)
+    return [] if record is None else await open_questions(store, record.lineage, worker.registry().types)
+
+
+async def _answer(store: SqliteStore, worker: Agent, request: Json, task: Task) -> list[tuple[str, str]]:
+    """Answers with the truth: what the outside's own ledger says, and what the task says of approvals."""
+    record = await find_run(store, RUN)
+    if record is None:
+        return []
+    said: list[tuple[str, str]] = []
+    for question in (await _open(store, worker))[: 1 if request["answer"] == "one" else None]:
+        act = outside.performed(outside.here(), idempotency_key(record.lineage, question.step, question.key))
+        choice, value = _truth(question, act, task, request)
+        await agent.decide(RUN, question.id, choice, store=store, value=value, note="no", agent=worker)
+        said.append((question.effect, choice))
+    return said
+
+
+async def _decide(store: SqliteStore, worker: Agent, question: str, choice: str) -> str:
+    """One decision as a person gives it; what came of it."""
+    try:
+        return (await agent.decide(RUN, question, choice, store=store, note="no", agent=worker)).choice.value
+    except SavepointError as error:
+        return error.code
+
+
+def _truth(question: Question, act: outside.Act | None, task: Task, request: Json) -> tuple[str, object]:
+    match question.kind:
+        case QuestionKind.APPROVAL:
+            return task.approval, request.get("edit", {"what": "edited"}) if task.approval == "edit" else None
+        case QuestionKind.BUDGET:
+            return request.get("budget", "grant"), request.get("grant", 1)
+        case QuestionKind.IN_DOUBT if act is None:
+            return "redo", None
+        case _:
+            return "performed", None if act is None else act.value
+
+
+async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
+    record = await find_run(store, result.run_id)
+    assert record is not None
+    receipts = await _receipts(store, result.run_id)
+    report: Json = {
+        "status": result.status.value,
+        "recorded": record.status.value,
+        "error": None if result.error is None else f"{result.error.kind}: {result.error.message}",
+        "warnings": list(result.warnings),
+        "step": result.step,
+        "may_repeat": list(result.may_repeat),
+        "questions": [(q.kind.value, q.effect, idempotency_key(record.lineage, q.step, q.key)) for q in result.questions],
+        "shown": [{"id": q.id, "kind": q.kind.value, "effect": q.effect, "arguments": q.arguments, "why": q.why,
+                   "verdicts": [str(v) for v in q.verdicts]} for q in result.questions],
+        "receipts": {key: [each.effect, each.status.value] for key, each in receipts.items()},
+    }  # fmt: skip
+    if result.status is RunStatus.COMPLETED:
+        report["transcript"] = repr(list(result.transcript))
+        report |= await _ended(store, worker, result, receipts)
+    return report
+
+
+async def _ended(store: SqliteStore, worker: Agent, result: Result, receipts: Mapping[str, Receipt]) -> Json:
+    record = await find_run(store, result.run_id)
+    assert record is not None
+    assert record.final is not None
+    registry = worker.registry(agent._runner.take_turns)
+    unpaired = paired(list(result.transcript))
+    points: dict[int, str] = {}
+    ids: dict[int, str] = {}
+    for step, row in (await read_marks(store, record.lineage)).items():
+        mark = read_mark(row)
+        form = await read_form(store, mark.point, registry)
+        transcript: Any = form.state["transcript"]
+        unpaired += paired(list(transcript))
+        points[step] = renamed(repr((form.name, form.key, list(transcript), await _shown(store, form.world))))
+        ids[step] = mark.point.hex()
+    names: dict[str, str] = {}
+    world = await _shown(store, snapshot_ids(await get_value(store, record.final, registry.types)))
+    ended = {
+        "value": renamed(repr([result.output, list(result.transcript)]), names),
+        "world": renamed(repr(world), names),
+        "points": points,
+        "ids": ids,
+        "receipts": {key: each.status.value for key, each in receipts.items()},
+    }
+    return {"ended": ended, "unpaired": unpaired}
+
+
+async def _shown(store: SqliteStore, ids: Mapping[str, Any]) -> object:
+    """The content of map and directory."""
+    with tempfile.TemporaryDirectory(dir=store.forks) as place:
+        fork = await agents.host(Path(place) / "host").fork(store.contents, at=ids, place=Path(place) / "fork")
+        files: Any = fork.system("files")
+        kv: Any = fork.system("kv")
+        seen = {path.name: path.read_text() for path in sorted(files.path.iterdir())}
+        return [seen, dict(kv.items()), ids["files"].id.hex(), ids["kv"].id.hex()]
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+class AgentServer(Server):
+    """The client's end of the fork server for agents."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=env(),
+        )  # fmt: skip
+
+
+class FreshServer:
+    """Resumes in an interpreter that was started for it, with another order of hashes; first processes are forked."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._seed = 0
+
+    def attempt(self, request: Json) -> Json:
+        if request.get("first"):
+            return self._server.attempt(request)
+        self._seed += 1
+        done = subprocess.run(
+            [sys.executable, "-P", __file__, "--once", json.dumps(request)],
+            env=env(PYTHONHASHSEED=str(self._seed)), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode > 0:
+            raise RuntimeError(f"{request}\n{done.stderr}")
+        return {"killed": done.returncode < 0, "report": json.loads(done.stdout) if done.stdout else None}
+
+
+def serve() -> None:
+    """Answers each request line with `{killed, report}`, from a child made for it."""
+    for line in sys.stdin:
+        print(json.dumps(_forked(json.loads(line))), flush=True)
+
+
+def _forked(request: Json) -> Json:
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(out)
+        try:
+            report = live(request)
+        except BaseException:
+            report = {"fault": traceback.format_exc()}
+        with os.fdopen(into, "wb") as pipe:
+            pipe.write(json.dumps(report).encode())
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return {"killed": os.WIFSIGNALED(status), "report": json.loads(said) if said else None}
+
+
+class Story:
+    """The processes of one run, told one by one."""
+
+    def __init__(self, server: Server | FreshServer, place: Path, scenario: str) -> None:
+        self.place = place
+        self._server = server
+        self._scenario = scenario
+        self._lives = 0
+        place.mkdir(parents=True, exist_ok=True)
+
+    def life(self, **request: Any) -> Json:
+        """One process; its report, empty where it was killed."""
+        first, self._lives = self._lives == 0, self._lives + 1
+        sent = {"scenario": self._scenario, "place": str(self.place), "first": first, **request}
+        reply = self._server.attempt(sent)
+        assert reply["killed"] == ("kill" in request), f"{request}: killed is {reply['killed']}"
+        return reply["report"] or {}
+
+    @property
+    def ledger(self) -> list[outside.Act]:
+        return outside.ledger(self.place / "outside")
+
+    @property
+    def asked(self) -> list[int]:
+        """The replies that the model was asked for, in order."""
+        return [each for each in outside._lines(self.place / "outside" / "asked") if isinstance(each, int)]
+
+
+# -- judging ----------------------------------------------------------------------------------------------------------
+
+
+@define(kw_only=True)
+class AgentExplorer(Explorer):
+    """Histories of one task."""
+
+    _reference: History | None = field(default=None, init=False)
+
+    def judge(self, plan: Plan, **setting: Any) -> list[str]:
+        """Complaints about one history, each with its plan."""
+        history, reports = self.history(plan, **setting)
+        task = TASKS[self.scenario]
+        allowed = Allowed(
+            no_questions=task.no_questions,
+            lost_world=task.loses_world and ("loose", "performed") in history.answered,
+            fresh=task.fresh,
+        )
+        found = [*complaints(history, self.references(), allowed), *reports[-1].get("unpaired", ())]
+        return [f"{self.scenario}: {plan} {setting}: {what}" for what in [*found, *asked_again(reports[-1])]]
+
+    def references(self) -> tuple[History, ...]:
+        """The unkilled run: one is enough, for nothing in a task depends on the order of parallel calls."""
+        if self._reference is None:
+            self._reference = self.history(Plan())[0]
+        return (self._reference,)
+
+    def singles(self, **how: Any) -> list[Plan]:
+        """One kill at each arrival of each process of an unkilled run."""
+        _, reports = self.history(Plan(**how))
+        return [
+            Plan(kills=((index, (point, nth)),), **how)
+            for index, report in enumerate(reports)
+            for point, count in report["arrivals"].items()
+            for nth in range(1, count + 1)
+        ]
+
+
+def asked_again(report: Json) -> list[str]:
+    """Replies that were durable when a process began, and that it asked the model for all the same."""
+    durable: set[int] = set()
+    found: list[str] = []
+    for line in report.get("asked", ()):
+        if isinstance(line, dict):
+            durable = set(line["durable"])
+        elif line in durable:
+            found.append(f"the model was asked for reply {line} again, which is durable")
+    return found
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve()
+    else:
+        print(json.dumps(live(json.loads(sys.argv[2]))))
