@@ -40,6 +40,8 @@ class Agent:
     tools: tuple[Tool[..., Any], ...] = field(default=(), converter=_tools)
     max_turns: int = 50
     """model replies of a run, over all its attempts; reaching it asks for more (`budget`)"""
+    systems: tuple[str, ...] = ()
+    """names of the world's systems that its tools need; a run without them is refused"""
     effects: tuple[Effect[..., Any], ...] = ()
     """effects that the tools' bodies perform: needed for their probes and compensations after a crash"""
     resumables: tuple[Resumable[..., Any], ...] = ()

@@ -1,6 +1,7 @@
 """The turn: a reply, its calls, a savepoint. A resumable program like any other; the journal does the remembering."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -80,6 +81,8 @@ async def _asked(scene: Scene, request: Request) -> Answer:
                 # Not an outcome of the call: a later attempt must ask again, not meet this error once more.
                 raise Stopped(error) from error
             await asyncio.sleep(2.0 ** (tried - 1) / 4)
+        except Exception as error:  # an adapter's own fault, which must not become the recorded reply either
+            raise Stopped(error) from error
         else:
             return answer
     raise AssertionError("unreachable")
@@ -124,7 +127,10 @@ async def _within_limit(scene: Scene, turn: int) -> None:
     journal = LAYER.get()
     if turn < scene.max_turns or not isinstance(journal, Journal):
         return
-    receipt = _marker(journal, component(b"max_turns", scene.max_turns.to_bytes(8, "big")))
+    # Where the limit was reached, whatever step this attempt resumed from: a grant counts for the rest of the run.
+    # (A fork may begin past it, which then is at its own step 0.)
+    step = max(0, journal.step - (turn - scene.max_turns))
+    receipt = _marker(step, component(b"max_turns", scene.max_turns.to_bytes(8, "big")))
     why = f"the run has had {turn} model replies, which is its limit; `grant` says how many more it may have"
     decision = await journal.decided(QuestionKind.BUDGET, receipt, why=why)
     if decision.choice is Choice.FAIL:
@@ -133,11 +139,9 @@ async def _within_limit(scene: Scene, turn: int) -> None:
     await _within_limit(scene, turn)
 
 
-def _marker(journal: Journal, key: bytes) -> Receipt:
+def _marker(step: int, key: bytes) -> Receipt:
     """What a question that is about no call is identified by."""
-    return Receipt(
-        key=key, step=journal.step, effect="", version=0, idempotency=Idempotency.READ, status=Status.WITHDRAWN
-    )
+    return Receipt(key=key, step=step, effect="", version=0, idempotency=Idempotency.READ, status=Status.WITHDRAWN)
 
 
 @frozen(kw_only=True)
@@ -155,6 +159,15 @@ class Planned:
     @property
     def alone(self) -> bool:
         return self.tool is not None and self.settled is None and self.tool.writes_world
+
+
+def _edited(each: Planned, arguments: object) -> Planned:
+    """With the arguments of a decision, held to the schema like the model's own."""
+    assert each.tool is not None
+    try:
+        return evolve(each, arguments=each.tool.parse(json.dumps(arguments)), approved=True)
+    except (BadArguments, TypeError, ValueError) as error:
+        return evolve(each, settled=Failure(kind="BadArguments", message=f"edited by a decision: {error}"))
 
 
 class Turn:
@@ -228,8 +241,8 @@ class Turn:
         decision = journal.decisions[question.id]
         if decision.choice is Choice.DENY:
             return evolve(each, settled=Denied(reason=decision.note))
-        if decision.choice is Choice.EDIT and isinstance(decision.value, dict) and each.tool is not None:
-            return evolve(each, arguments=dict(decision.value), approved=True)
+        if decision.choice is Choice.EDIT:
+            return _edited(each, decision.value)
         return evolve(each, approved=True)
 
     # -- performing -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Running agents: `run`, `resume`, `fork`, `decide`. Each is the program of the same name with the loop as the program."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from savepoint._store import Store
 from savepoint._stored import get_value
 
 from ._agent import Agent
+from ._arguments import BadArguments
 from ._entries import TYPES, User
 from ._loop import SCENE, TRANSCRIPT, Scene, take_turns
 from ._model import Model, resolve_model
@@ -67,7 +69,14 @@ async def run(
     (no model, a bad id), `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`, each before anything is performed.
     """
     store = MemoryStore() if store is None else store
-    scene = _scene(agent, model, deps, on_event, max_turns or agent.max_turns)
+    _has_systems(agent, world)
+    limit = agent.max_turns
+    if run_id is not None and IfExists(if_exists) in (IfExists.RESUME, IfExists.RESUME_ONLY):
+        known = await find_run(store, run_id)
+        if known is not None:
+            _same_agent(known, agent)
+            limit = _limit(known, agent)
+    scene = _scene(agent, model, deps, on_event, max_turns or limit)
     program = take_turns.at(agent.name, agent.fingerprint(scene.model, deps), 0)
     meta: dict[str, object] = {"agent": agent.name, "input": input, "max_turns": scene.max_turns}
     with _on_stage(scene):
@@ -105,6 +114,7 @@ async def resume(
     A waiting run whose questions are open stays waiting. Raises `Missing`, `Held`, `Conflict`, `Corrupt`, `Foreign`.
     """
     record = await get_run(store, run_id)
+    _has_systems(agent, world)
     scene = _scene(agent, model, deps, on_event, max_turns or _limit(record, agent))
     _same_agent(record, agent)
     with _on_stage(scene):
@@ -168,8 +178,9 @@ async def decide(
 ) -> Decision:
     """Answers a question of a waiting run, durably; `resume` then goes on. The first answer stands.
 
-    `value`: the result that a `performed` call had, the arguments of an `edit`, the number of a `grant`. Raises
-    `Missing`, `Usage` (a verdict that the question does not offer), `Conflict` (it was answered otherwise).
+    `value`: the result that a `performed` call had, the arguments of an `edit` (checked where the `agent` is given), the
+    number of a `grant`. Raises `Missing`, `Usage` (a verdict that the question does not offer, a value that does not
+    fit), `Conflict` (it was answered otherwise).
     """
     record = await get_run(store, run_id)
     types = OURS | TYPES if agent is None else agent.registry().types
@@ -182,8 +193,20 @@ async def decide(
     except ValueError:
         offered = ", ".join(questions[question].verdicts)
         raise Usage(f"{verdict!r} is not a verdict", next=f"one of: {offered}") from None
+    if choice is Choice.EDIT and agent is not None:
+        _must_fit(agent, questions[question].effect, value)
     decision = Decision(question=question, choice=choice, value=value, note=note, by=by)
     return await record_decision(store, record.lineage, questions[question], decision, types)
+
+
+def _must_fit(agent: Agent, name: str, arguments: object) -> None:
+    """Raises `Usage` where a tool cannot be called with the arguments of an `edit`."""
+    tool = agent.known_tools.get(name)
+    try:
+        if tool is not None:
+            tool.parse(json.dumps(arguments))
+    except (BadArguments, TypeError, ValueError) as error:
+        raise Usage(f"{name} cannot be called so: {error}", next="give all its arguments as one JSON object") from None
 
 
 def _scene(agent: Agent, model: Model | str | None, deps: object, on_event: OnEvent, max_turns: int) -> Scene:
@@ -214,6 +237,16 @@ class _on_stage:
 def _begun(scene: Scene, record: RunRecord) -> None:
     scene.run_id = record.run_id
     scene.on_event(Started(run_id=record.run_id, resumed_from=record.resumed_from))
+
+
+def _has_systems(agent: Agent, world: World | None) -> None:
+    held = () if world is None else world.systems
+    for name in agent.systems:
+        if name not in held:
+            raise Usage(
+                f"agent {agent.name} needs a world with the system {name!r}",
+                next="pass world=World({...}), or --workspace DIR on the command line",
+            )
 
 
 def _limit(record: RunRecord, agent: Agent) -> int:

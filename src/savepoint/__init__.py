@@ -1,6 +1,7 @@
 """Portable savepoints: named gaps that a program can be resumed from, in any process, with receipts of what it did."""
 
 from ._atoms import Blob as Blob
+from ._cancel import cancel_run as cancel_run
 from ._cell import Cell as Cell
 from ._codec import digest as digest
 from ._codec import dumps as dumps
@@ -17,9 +18,12 @@ from ._errors import SavepointError as SavepointError
 from ._errors import Usage as Usage
 from ._hydrate import Revived as Revived
 from ._hydrate import hydrate as hydrate
+from ._inspect import list_runs as list_runs
 from ._keyvalue import KeyValue as KeyValue
 from ._log import Log as Log
 from ._memory import MemoryStore as MemoryStore
+from ._merge_run import discard_run as discard_run
+from ._merge_run import merge_run as merge_run
 from ._point import Abandon as Abandon
 from ._point import End as End
 from ._point import Point as Point

@@ -157,7 +157,7 @@ def _event(fields: list[object], number: int) -> Event:
             return Snapshotted(world=world)
         case [4, int(step), (bytes() | None) as point, str(why), *_]:
             return Gap(step=step, point=point, why=why)
-        case [int(kind), *_]:
+        case [int(kind), *_] if kind not in {_CALLED, _CLAIMED, _SNAPSHOTTED, _GAP}:
             raise Foreign(f"event {number} is of the unknown kind {kind}", next="upgrade portable-savepoints")
         case _:
             raise ValueError(f"event {number} is malformed")

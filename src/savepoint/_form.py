@@ -87,7 +87,7 @@ async def read_form(store: Store, point: bytes, registry: Registry) -> Savepoint
 
 def savepoint_of(point: bytes, form: Form, registry: Registry) -> Savepoint:
     """A form whose resume function is found in the registry. Raises `Foreign`, `Newer`."""
-    if form.format > FORMAT:
+    if type(form.format) is int and form.format > FORMAT:
         raise Newer(f"savepoint {point.hex()} has format {form.format}", next="upgrade portable-savepoints")
     if not _well_formed(form):
         raise Foreign(

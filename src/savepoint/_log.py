@@ -287,7 +287,14 @@ def _parse(body: bytes) -> tuple[list[Part], list[bytes]]:
     count = cursor.head(ARRAY)
     if not 1 <= count <= SEGMENT:
         raise Corrupt(f"a log segment of {count} elements")
-    parts = [_part(cursor) for _ in range(count)]
+    parts: list[Part] = []
+    for _ in range(count):
+        start = cursor.pos
+        if body.startswith(_NAMED, start):
+            cursor.pos = stop = start + len(_NAMED) + SIZE
+            parts.append(Part(body[stop - SIZE : stop], None))
+        else:
+            parts.append(_inline(cursor))
     cursor.finish()
     return parts, chained(Domain.LOG, body[:SIZE], [digest for digest, _ in parts])
 
@@ -295,9 +302,7 @@ def _parse(body: bytes) -> tuple[list[Part], list[bytes]]:
 _NAMED = head(BYTES, SIZE)
 
 
-def _part(cursor: Cursor) -> Part:
-    if cursor.skip(_NAMED):
-        return Part(cursor.take(SIZE), None)
+def _inline(cursor: Cursor) -> Part:
     start = cursor.pos
     if not cursor.skip(_ITEM):
         raise Corrupt(f"no element of a log segment at byte {start}")

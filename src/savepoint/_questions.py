@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from effects._question import Choice, Decision, Question, QuestionKind, choices
+from effects._question import VALUED, Choice, Decision, Question, QuestionKind, choices
 from effects._receipt import Receipt
 
 from ._ambient import wall_clock_s
@@ -10,6 +10,7 @@ from ._codec import dumps, encode, loads
 from ._digest import Domain, seal
 from ._errors import Conflict, Corrupt, Missing, Stale, Usage
 from ._events import LINEAGE_SIZE
+from ._portable import same
 from ._store import Row, Space, Store, Transaction
 from ._stored import get_value, put_value, read_value
 from ._types import Types
@@ -169,7 +170,9 @@ async def record_decision(
     if decision.choice not in question.verdicts:
         offered = ", ".join(question.verdicts)
         raise Usage(f"question {question.id} cannot be answered with {decision.choice}", next=f"one of: {offered}")
-    value = None if decision.value is None else encode(decision.value)
+    if decision.value is not None and decision.choice not in VALUED:
+        raise Usage(f"{decision.choice} takes no value", next="say it in the note, or give another verdict")
+    value = None if decision.value is None else encode(decision.value, f"the value of {decision.choice}")
     body = _write_decision(decision, None if value is None else value.digest)
     key = question_key(lineage, question.id)
     try:
@@ -180,7 +183,10 @@ async def record_decision(
                 put_value(tx, value, store)
             tx.write(Space.DECISION, key, body)
     except Stale:
-        return await _first(store, lineage, decision, types)
+        first = (await read_decisions(store, lineage, types)).get(question.id)
+        if first is None:  # the question itself was asked anew meanwhile
+            return await record_decision(store, lineage, question, decision, types)
+        return _agreed(first, decision)
     return decision
 
 
@@ -191,11 +197,11 @@ async def _question_digest(store: Store, key: bytes, question: str) -> bytes:
     return row.digest
 
 
-async def _first(store: Store, lineage: bytes, decision: Decision, types: Types) -> Decision:
-    first = (await read_decisions(store, lineage, types))[decision.question]
-    if not first.agrees(decision):
+def _agreed(first: Decision, repeat: Decision) -> Decision:
+    """The first decision, if the later one says the same (who gave it, when and why do not matter)."""
+    if first.choice is not repeat.choice or not same(first.value, repeat.value):
         raise Conflict(
-            f"question {decision.question} was answered {first.choice} by {first.by} already",
+            f"question {first.question} was answered {first.choice} by {first.by} already",
             next="the first answer stands; savepoint show RUN tells what came of it",
         )
     return first

@@ -56,7 +56,8 @@ class Reader(Cursor):
             tag = data[pos + 1] << 8 | data[pos + 2]
             if tag > 255:
                 self.pos = pos + 3
-                return self.tagged(tag, depth)
+                read = _TAGS.get(tag)
+                return self.atom(tag) if read is None else read(self, depth)
         if 0x40 <= first <= 0x59:
             start, stop = self.span(first - 0x40, pos)
             return data[start:stop]
@@ -196,17 +197,15 @@ class Reader(Cursor):
 
     def tagged(self, tag: int, depth: int) -> Any:
         read = _TAGS.get(tag)
-        if read is not None:
-            return read(self, depth)
-        if tag in BUILD:
-            return self.atom(tag)
-        raise Foreign(f"tag {tag} is unknown here (at byte {self.pos})")
+        return self.atom(tag) if read is None else read(self, depth)
 
     def tuple_of(self, depth: int) -> tuple[Any, ...]:
         return tuple(self.items(depth, self.head(ARRAY)))
 
     def atom(self, tag: int) -> object:
         """A scalar. Whether its payload was canonical shows when it is written again."""
+        if tag not in BUILD:
+            raise Foreign(f"tag {tag} is unknown here (at byte {self.pos})")
         start = self.pos
         payload = self.payload(0)
         try:

@@ -1,7 +1,7 @@
 """Run records: what a run is, its status, and the one table of legal transitions (`design/0006-runs.md`)."""
 
 from enum import StrEnum
-from typing import cast
+from typing import NoReturn, cast
 
 from attrs import field, frozen
 
@@ -34,6 +34,8 @@ TRANSITIONS: dict[RunStatus | None, frozenset[RunStatus]] = {
     _X: frozenset(),
 }
 
+ID_LENGTH = 256
+"""Characters of a run id."""
 ENDED = frozenset({_C, _X})
 """Statuses that no attempt ever leaves."""
 
@@ -51,12 +53,20 @@ class IfExists(StrEnum):
     FAIL = "fail"
     RESUME_ONLY = "resume_only"
 
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise Usage(f"{value!r} is not a policy for a run that exists", next=f"one of: {', '.join(cls)}")
+
 
 class Recovery(StrEnum):
     """What a performed ONCE call after the savepoint means: reuse its result, or ask (`strict`)."""
 
     REUSE = "reuse"
     STRICT = "strict"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise Usage(f"{value!r} is not a way of recovery", next=f"one of: {', '.join(cls)}")
 
 
 @frozen(kw_only=True)
@@ -93,8 +103,8 @@ class RunRecord:
 
 def run_key(run_id: str) -> bytes:
     """The row key of a run. Raises `Usage` for text that cannot be an id."""
-    if type(run_id) is not str or not run_id or len(run_id) > 256 or not run_id.isprintable():
-        raise Usage(f"{run_id!r} is not a run id", next="use 1 to 256 printable characters")
+    if type(run_id) is not str or not run_id or len(run_id) > ID_LENGTH or not run_id.isprintable():
+        raise Usage(f"{run_id!r} is not a run id", next=f"use 1 to {ID_LENGTH} printable characters")
     try:
         return run_id.encode()
     except UnicodeEncodeError as error:
@@ -153,5 +163,5 @@ def read_run(row: Row) -> RunRecord:
             settled=cast("str | None", plain.get("settled")),
             meta=cast("dict[str, object]", plain.get("meta", {})),
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, Usage) as error:
         raise Corrupt(f"the record of run {row.key!r}: {error}", next="savepoint verify") from error

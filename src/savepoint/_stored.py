@@ -92,6 +92,6 @@ async def _loaded(store: Store, root: bytes, count: int, types: Types, known: Lo
         if names_logs(body):
             await _load_named(store, body, types, known)
     elements, volatile = decode_all(bodies, types=types, logs=known)
-    log: Log[Any] = Log.restored(elements, read.roots, volatile)
+    log = Log[Any].restored(elements, read.roots, volatile)
     log.mark_stored(store, *read.ends)
     return log, sum(map(len, bodies))

@@ -42,19 +42,10 @@ class Plan:
     """every field is a parameter of its own name"""
     derived: frozenset[str] = frozenset()
     """names that an instance's `__dict__` may hold beside the fields: cached properties"""
-    start: bytes = field(init=False, repr=False)
+    start: bytes
     """the canonical bytes before the fields of every instance (of an enum: before the member's name)"""
-    keys: tuple[tuple[str, bytes], ...] = field(init=False, repr=False)
+    keys: tuple[tuple[str, bytes], ...] = ()
     """each field with the bytes of its key, in canonical order"""
-
-    @start.default
-    def _start(self) -> bytes:
-        tag, items = (Tag.MEMBER, b"") if self.enum else (Tag.RECORD, head(MAP, len(self.fields)))
-        return tagged(tag) + head(ARRAY, 3) + text(self.name) + integer(self.version) + items
-
-    @keys.default
-    def _keys(self) -> tuple[tuple[str, bytes], ...]:
-        return tuple((name, text(name)) for name in self.fields)
 
     def surplus(self, value: object) -> str | None:
         """An attribute of this instance that is no field and would be lost, if there is one."""
@@ -120,7 +111,12 @@ def portable(name: str, *, version: int = 1) -> Callable[[C], C]:
 
 
 def _enum_plan(cls: type, name: str, version: int) -> Plan:
-    return Plan(cls=cls, name=name, version=version, enum=True, immutable=True)
+    start = _start(Tag.MEMBER, name, version)
+    return Plan(cls=cls, name=name, version=version, enum=True, immutable=True, start=start)
+
+
+def _start(tag: Tag, name: str, version: int) -> bytes:
+    return tagged(tag) + head(ARRAY, 3) + text(name) + integer(version)
 
 
 def _record_plan(cls: type, name: str, version: int) -> Plan:
@@ -137,11 +133,14 @@ def _record_plan(cls: type, name: str, version: int) -> Plan:
         )
     _check_buildable(cls, [argument for argument in arguments.values() if argument])
     derived = {n for base in cls.__mro__ for n, v in vars(base).items() if isinstance(v, cached_property)}
+    fields = tuple(sorted(arguments, key=lambda field_name: (len(field_name.encode()), field_name.encode())))
     return Plan(
         cls=cls,
         name=name,
         version=version,
-        fields=tuple(sorted(arguments, key=lambda field_name: (len(field_name.encode()), field_name.encode()))),
+        fields=fields,
+        start=_start(Tag.RECORD, name, version) + head(MAP, len(fields)),
+        keys=tuple((field_name, text(field_name)) for field_name in fields),
         arguments=arguments,
         immutable=immutable,
         direct=all(name == argument for name, argument in arguments.items()),

@@ -78,7 +78,7 @@ def checked_row(space: Space, key: bytes, body: bytes, digest: bytes, *, place: 
 def checked_object(name: bytes, kind: int, body: bytes, *, place: str) -> bytes:
     """Raises `Corrupt` where the bytes do not have this name. A segment's root is checked by who reads the log."""
     whole = isinstance(body, bytes) and kind in _KINDS
-    if not whole or (kind == Kind.OBJECT and seal(Domain.OBJECT, body) != name):
+    if not whole or (kind == _OBJECT and seal(Domain.OBJECT, body) != name):
         raise Corrupt(f"object {shown(name)} in {place} is damaged", next=VERIFY)
     return body
 
@@ -89,6 +89,8 @@ def shown(name: object) -> str:
 
 
 _KINDS = frozenset(int(kind) for kind in Kind)
+_OBJECT = int(Kind.OBJECT)
+"""A member of an IntEnum compares slowly, and this is asked of every object that is read."""
 
 
 @frozen(kw_only=True)

@@ -126,7 +126,7 @@ def _text(walk: Walk, value: str, _: int) -> str:
         raise Offence(f"text with a lone surrogate at {error.start} is not portable") from None
     size = len(data)
     out = walk.out
-    if size < 24:  # noqa: PLR2004  what fits into one byte with its head, most texts and numbers do
+    if size < 24:  # into one byte with its head
         out.append(TEXT << 5 | size)
     else:
         out += head(TEXT, size)
@@ -141,7 +141,7 @@ def _bytes(walk: Walk, value: bytes, _: int) -> bytes:
 
 
 def _int(walk: Walk, value: int, _: int) -> int:
-    if 0 <= value < 24:  # noqa: PLR2004
+    if 0 <= value < 24:  # a head without anything behind it
         walk.out.append(value)
         return value
     if walk.keys and byte_size(value) > KEY_INT_BYTES:

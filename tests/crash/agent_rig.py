@@ -17,10 +17,10 @@ from typing import Any
 import agents
 import outside
 from agents import TASKS, Task
-from attrs import define, evolve, field
-from explorer import Explorer, Plan
-from oracle import Allowed, History, complaints, renamed
-from rig import Json, Server, env, idempotency_key
+from attrs import evolve
+from oracle import renamed
+from rig import Server, env, idempotency_key
+from sabotage import SABOTAGES
 
 import agent
 from agent import Agent, Result, Tool
@@ -41,6 +41,7 @@ from savepoint._stored import get_value
 from savepoint.testing import arm, count_points, kill_at
 
 RUN = "run"
+Json = dict[str, Any]
 
 
 # -- one attempt, in its own process ----------------------------------------------------------------------------------
@@ -52,6 +53,8 @@ def live(request: Json) -> Json:
     agents.Setting.refuse = request.get("refuse", True)
     agents.Setting.work = tuple(request.get("work", agents.Setting.work))
     agents.Setting.halt = request.get("halt", "")
+    if request.get("sabotage"):
+        SABOTAGES[request["sabotage"]]()
     place = Path(request["place"])
     outside.live_at(place / "outside")
     arrivals = count_points()
@@ -88,7 +91,9 @@ async def _terminable(attempt: Any) -> Json:
 
 async def _attempt(request: Json, place: Path) -> Json:
     task = _task(request)
-    worker = agents.agent_for(task, tools=_tools(request.get("changed", {})))
+    worker = evolve(
+        agents.agent_for(task, tools=_tools(request.get("changed", {}))), name=request.get("renamed", "crash")
+    )
     async with open_store(place / "store", durability="process") as store:
         receipts = await _receipts(store)
         record = await find_run(store, RUN)
@@ -104,7 +109,12 @@ async def _attempt(request: Json, place: Path) -> Json:
         if request.get("only_decide"):
             return report
         with handler(agents.post, _forward) if task.handled else contextlib.nullcontext():
-            result = await _go(request, worker, store, place)
+            try:
+                result = await _go(request, worker, store, place)
+            except SavepointError as error:
+                if "renamed" not in request:
+                    raise
+                return {**report, "refused": error.code}
         report |= await _report(store, worker, result)
         report["asked"] = outside._lines(outside.here() / "asked")
     return report
@@ -137,7 +147,7 @@ async def _go(request: Json, worker: Agent, store: SqliteStore, place: Path) -> 
     more: Json = {"store": store, "world": agents.host(place / "files")}
     if request.get("fork") is not None:
         return await agent.fork(RUN, agent=worker, at=request["fork"], fork_id="fork", **more)
-    if await find_run(store, RUN) is None:
+    if await find_run(store, RUN) is None or request.get("way") == "run":
         return await agent.run(worker, "go", run_id=RUN, **more)
     return await agent.resume(RUN, agent=worker, **more)
 
@@ -175,15 +185,18 @@ async def _answer(store: SqliteStore, worker: Agent, request: Json, task: Task) 
     for question in (await _open(store, worker))[: 1 if request["answer"] == "one" else None]:
         act = outside.performed(outside.here(), idempotency_key(record.lineage, question.step, question.key))
         choice, value = _truth(question, act, task, request)
-        await agent.decide(RUN, question.id, choice, store=store, value=value, note="no", agent=worker)
+        await agent.decide(RUN, question.id, choice, store=store, value=value, note="no",
+                           agent=None if request.get("blind") else worker)  # fmt: skip
         said.append((question.effect, choice))
     return said
 
 
-async def _decide(store: SqliteStore, worker: Agent, question: str, choice: str) -> str:
+async def _decide(store: SqliteStore, worker: Agent, question: str, choice: str, value: object = None) -> str:
     """One decision as a person gives it; what came of it."""
     try:
-        return (await agent.decide(RUN, question, choice, store=store, note="no", agent=worker)).choice.value
+        return (
+            await agent.decide(RUN, question, choice, store=store, value=value, note="no", agent=worker)
+        ).choice.value
     except SavepointError as error:
         return error.code
 
@@ -273,14 +286,17 @@ class AgentServer(Server):
 
 
 class FreshServer:
-    """Resumes in an interpreter that was started for it, with another order of hashes; first processes are forked."""
+    """Resumes in an interpreter that was started for it, with another order of hashes.
+
+    First processes, and those that only look whether a run still waits, are forked.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._seed = 0
 
     def attempt(self, request: Json) -> Json:
-        if request.get("first"):
+        if request.get("first") or request.get("look"):
             return self._server.attempt(request)
         self._seed += 1
         done = subprocess.run(
@@ -343,56 +359,6 @@ class Story:
     def asked(self) -> list[int]:
         """The replies that the model was asked for, in order."""
         return [each for each in outside._lines(self.place / "outside" / "asked") if isinstance(each, int)]
-
-
-# -- judging ----------------------------------------------------------------------------------------------------------
-
-
-@define(kw_only=True)
-class AgentExplorer(Explorer):
-    """Histories of one task."""
-
-    _reference: History | None = field(default=None, init=False)
-
-    def judge(self, plan: Plan, **setting: Any) -> list[str]:
-        """Complaints about one history, each with its plan."""
-        history, reports = self.history(plan, **setting)
-        task = TASKS[self.scenario]
-        allowed = Allowed(
-            no_questions=task.no_questions,
-            lost_world=task.loses_world and ("loose", "performed") in history.answered,
-            fresh=task.fresh,
-        )
-        found = [*complaints(history, self.references(), allowed), *reports[-1].get("unpaired", ())]
-        return [f"{self.scenario}: {plan} {setting}: {what}" for what in [*found, *asked_again(reports[-1])]]
-
-    def references(self) -> tuple[History, ...]:
-        """The unkilled run: one is enough, for nothing in a task depends on the order of parallel calls."""
-        if self._reference is None:
-            self._reference = self.history(Plan())[0]
-        return (self._reference,)
-
-    def singles(self, **how: Any) -> list[Plan]:
-        """One kill at each arrival of each process of an unkilled run."""
-        _, reports = self.history(Plan(**how))
-        return [
-            Plan(kills=((index, (point, nth)),), **how)
-            for index, report in enumerate(reports)
-            for point, count in report["arrivals"].items()
-            for nth in range(1, count + 1)
-        ]
-
-
-def asked_again(report: Json) -> list[str]:
-    """Replies that were durable when a process began, and that it asked the model for all the same."""
-    durable: set[int] = set()
-    found: list[str] = []
-    for line in report.get("asked", ()):
-        if isinstance(line, dict):
-            durable = set(line["durable"])
-        elif line in durable:
-            found.append(f"the model was asked for reply {line} again, which is durable")
-    return found
 
 
 if __name__ == "__main__":

@@ -399,7 +399,7 @@ LONGER: Mapping[str, Task] = {
 }
 
 MANY_TURNS: Mapping[str, Task] = {
-    "many turns": Task(turns=[*(call("post", what=str(turn)) for turn in range(14)), say("done")], max_turns=10),
+    "many turns": Task(turns=[*(call("put", what=str(turn)) for turn in range(14)), say("done")], max_turns=10),
     "two approvals": _one(calls(call("approved_post", what="A"), call("approved_post", what="B"))),
     "three puts": _one(calls(call("put", what="a"), call("put", what="b"), call("put", what="c"))),
     "work": _one(call("work")),

@@ -24,9 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with Server() as running:
-        yield running
+def servers() -> Iterator[list[Server]]:
+    with Server() as one, Server() as other:
+        yield [one, other]
 
 
 @pytest.fixture

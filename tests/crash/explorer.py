@@ -1,8 +1,11 @@
 """Every history of a scenario: an unkilled run tells where a process can die, then it dies there, once or twice."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import outside
@@ -27,20 +30,24 @@ class Plan:
 
 @define(kw_only=True)
 class Explorer:
-    """Lives histories of one scenario on one server, below the directory `place`."""
+    """Lives histories of one scenario below the directory `place`, as many at once as there are servers."""
 
-    server: Server
+    servers: Sequence[Server]
     scenario: str
     place: Path
     processes: int = 0
     died: int = 0
-    _made: int = field(default=0, init=False)
+    _free: SimpleQueue[Server] = field(factory=SimpleQueue[Server], init=False)
+    _numbers: Iterator[int] = field(factory=count, init=False)
     _references: tuple[History, ...] = field(default=(), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for server in self.servers:
+            self._free.put(server)
 
     def history(self, plan: Plan, **setting: Any) -> tuple[History, list[Json]]:
         """One run from start to end, and the reports of its processes that were not killed."""
-        self._made += 1
-        place = self.place / str(self._made)
+        place = self.place / str(next(self._numbers))
         place.mkdir(parents=True)
         try:
             return self._live(plan, place, setting)
@@ -60,11 +67,9 @@ class Explorer:
             lives.append(life)
             reports.append(report)
             if life.status == "completed":
-                ended = Ended(**{**report["ended"], "points": _by_step(report, "points"), "ids": _by_step(report, "ids")})
+                ended = _ended(report["ended"])
                 break
-        answered = [(effect, choice) for report in reports for effect, choice in report.get("answered", ())]
-        acts = outside.ledger(place / "outside")
-        return History(lives=lives, ledger=acts, ended=ended, answered=answered), reports
+        return History(lives=lives, ledger=outside.ledger(place / "outside"), ended=ended), reports
 
     def _life(self, place: Path, request: Json, plan: Plan, index: int) -> tuple[Lived, Json]:
         before = len(outside.entered(place / "outside"))
@@ -76,7 +81,11 @@ class Explorer:
             "sabotage": plan.sabotage,
             **request,
         }
-        reply = self.server.attempt(request)
+        server = self._free.get()
+        try:
+            reply = server.attempt(request)
+        finally:
+            self._free.put(server)
         self.processes += 1
         self.died += reply["killed"]
         report: Json = reply["report"] or {}
@@ -86,7 +95,6 @@ class Explorer:
             questions=[(kind, effect, key) for kind, effect, key in report.get("questions", ())],
             entered=outside.entered(place / "outside")[before:],
             open_before=report.get("open_before", 0),
-            answered=bool(report.get("answered")),
             unsettled=report.get("unsettled", ()),
         )
         return life, report
@@ -107,15 +115,21 @@ class Explorer:
         """Complaints about one history, each with its plan."""
         history, _ = self.history(plan)
         scenario = SCENARIOS[self.scenario]
-        lost = scenario.loses_world and ("tool", "performed") in history.answered
+        lost = scenario.loses_world and history.ended and ("tool", "performed") in history.ended.answered
         allowed = Allowed(
             perturbed=scenario.perturbed,
             strict=scenario.strict,
             no_questions=scenario.no_questions,
-            lost_world=lost,
+            lost_world=bool(lost),
             fresh=any("R0" in point for each in self.references() if each.ended for point in each.ended.points.values()),
         )
         return [f"{self.scenario}: {plan}: {what}" for what in complaints(history, self.references(), allowed)]
+
+    def judge_all(self, plans: Iterable[Plan]) -> list[str]:
+        """Complaints about many histories."""
+        self.references()
+        with ThreadPoolExecutor(len(self.servers)) as pool:
+            return [complaint for found in pool.map(self.judge, plans) for complaint in found]
 
     # -- enumerating ----------------------------------------------------------------------------------------------
 
@@ -143,8 +157,9 @@ def _looks(waiting: int) -> list[Any]:
     return [None, "one"] if waiting > 1 else [None]
 
 
-def _by_step(report: Json, name: str) -> dict[int, str]:
-    return {int(step): text for step, text in report["ended"][name].items()}
+def _ended(said: Json) -> Ended:
+    steps = {name: {int(step): text for step, text in said[name].items()} for name in ("points", "ids")}
+    return Ended(**{**said, **steps, "answered": [(effect, choice) for effect, choice in said["answered"]]})
 
 
 def _arrivals(report: Json) -> list[Kill]:

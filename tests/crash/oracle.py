@@ -21,6 +21,8 @@ class Ended:
     """step -> the savepoint's identity"""
     receipts: Mapping[str, str] = field(factory=dict[str, str])
     """idempotency key -> newest status of the call"""
+    answered: Sequence[tuple[str, str]] = ()
+    """effect, verdict of each decision"""
 
 
 @frozen(kw_only=True)
@@ -35,10 +37,9 @@ class Lived:
     """tags of the bodies that it entered"""
     open_before: int = 0
     """questions that were open, and not answered, when it began"""
-    answered: bool = False
-    """questions were answered when it began"""
     unsettled: Sequence[str] = ()
-    """idempotency keys of the ONCE and KEYED calls whose intent and no outcome was durable when it began"""
+    """idempotency keys of the ONCE and KEYED calls whose intent was durable when it began, but neither their outcome
+    nor a decision on that try"""
 
 
 @frozen(kw_only=True)
@@ -48,8 +49,6 @@ class History:
     lives: Sequence[Lived]
     ledger: Sequence[Act]
     ended: Ended | None
-    answered: Sequence[tuple[str, str]] = ()
-    """effect, verdict"""
 
 
 @frozen(kw_only=True)
@@ -128,7 +127,7 @@ def _needless(kind: str, effect: str, key: str, life: Lived, allowed: Allowed) -
         return []
     if allowed.no_questions:
         return [f"{effect} is asked about although its probe is final and true"]
-    if key in life.unsettled and life.entered and not life.answered:
+    if key in life.unsettled and life.entered:
         return [f"{list(life.entered)} were entered before the question about {effect} was asked"]
     if key not in life.unsettled and not life.entered:
         return [f"{effect} is asked about without an intent that has no outcome"]

@@ -11,7 +11,7 @@ import outside
 from attrs import frozen
 from outside import TAG, enter
 
-from effects import Call, Effect, Idempotency, NotPerformed, Performed, branch, effect
+from effects import Call, Effect, Idempotency, NotPerformed, Performed, Unknown, branch, effect
 from effects._call import CURRENT
 from savepoint import Cell, KeyValue, Log, Registry, World, Workspace, resumable, savepoint
 from savepoint._point import current_world
@@ -129,6 +129,18 @@ async def weak(x: object) -> str:
     return outside.act(x)
 
 
+@effect("shy", idempotency=Idempotency.ONCE)
+async def shy(x: object) -> str:
+    """Its probe cannot tell the first time."""
+    enter()
+    return outside.act(x)
+
+
+@shy.probe
+async def _shy(call: Call) -> Performed[str] | NotPerformed | Unknown:
+    return Unknown() if outside.first_time(f"probe of {call.arguments['x']}") else _found(True)
+
+
 def _found(final: bool) -> Performed[str] | NotPerformed:  # noqa: FBT001
     current = CURRENT.get()
     assert current is not None
@@ -177,11 +189,18 @@ async def klost(x: object) -> str:
 # -- how programs are written -----------------------------------------------------------------------------------------
 
 
+class WrongResult(BaseException):
+    """A call was answered with the result of another one."""
+
+
 async def at(tag: str, performed: Effect[..., Any], *arguments: object) -> Any:
     """Performs an effect at the logical place `tag`, below the present one."""
     token = TAG.set(f"{TAG.get()}.{tag}")
     try:
-        return await performed(*arguments)
+        found = await performed(*arguments)
+        if isinstance(found, str) and "!" in found and not found.startswith(TAG.get()):
+            raise WrongResult(f"{TAG.get()} got {found}")
+        return found
     finally:
         TAG.reset(token)
 
@@ -308,7 +327,7 @@ async def moody_deep(x: int) -> str:
 
 
 EFFECTS: Sequence[Effect[..., Any]] = (
-    *(clock, old, bump, note, cat, line, put, pay, send, bad, tool, sure, weak, lost, gone, klost),
+    *(clock, old, bump, note, cat, line, put, pay, send, bad, tool, sure, weak, shy, lost, gone, klost),
     *(read_send, read_put, old_put, old_send, same_send, other_send, bump_send, send_bump_send, bumps, slow_bumps),
     *(put_and_send, teams, late_branch, try_send, moody, moody_deep),
 )

@@ -5,6 +5,7 @@ script it serves attempts (`--serve`) or lives through a single one (`--once`, f
 """
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -26,15 +27,15 @@ from scenarios import SCENARIOS
 
 from effects._question import Choice, Decision, Question, QuestionKind
 from effects._receipt import UNSETTLED, Receipt
-from savepoint import KeyValue, run_program
+from savepoint import Corrupt, KeyValue, run_program
 from savepoint._codec import dumps
 from savepoint._crashpoint import CrashPoint, arm
 from savepoint._digest import Domain, seal
-from savepoint._events import Called, read_events, read_mark
+from savepoint._events import Called, event_key, read_events, read_mark
 from savepoint._form import read_form, snapshot_ids
-from savepoint._past import read_marks
+from savepoint._past import read_lineage, read_marks
 from savepoint._program import find_run, get_run
-from savepoint._questions import open_questions, record_decision
+from savepoint._questions import open_questions, read_decisions, read_questions, record_decision
 from savepoint._run import RunRecord, RunStatus
 from savepoint._sqlite import SqliteStore, open_store
 from savepoint._store import Space
@@ -68,21 +69,24 @@ def live(request: Json) -> Json:
 async def _attempt(request: Json, place: Path) -> Json:
     scenario = SCENARIOS[request["scenario"]]
     async with open_store(place / "store", durability="process") as store:
-        report: Json = {"unsettled": await _unsettled(store), "answered": [], "open_before": 0}
         if request.get("answer"):
-            report["answered"] = await _answer(store, only_one=request["answer"] == "one")
-        report["open_before"] = len(await _open(store))
-        result = await run_program(
-            programs.program.at(request["scenario"], 0),
-            store=store,
-            run_id=RUN,
-            world=programs.host(scenario, place / "files"),
-            registry=programs.REGISTRY,
-            recovery="strict" if scenario.strict else "reuse",
-            lease_s=request.get("lease_s", 30.0),
-        )
-        lineage = (await get_run(store, RUN)).lineage
+            await _answer(store, only_one=request["answer"] == "one")
+        report: Json = {"unsettled": await _unsettled(store), "open_before": len(await _open(store))}
+        try:
+            result = await run_program(
+                programs.program.at(request["scenario"], 0),
+                store=store,
+                run_id=RUN,
+                world=programs.host(scenario, place / "files"),
+                registry=programs.REGISTRY,
+                recovery="strict" if scenario.strict else "reuse",
+            )
+        except programs.WrongResult as wrong:
+            return {**report, "status": f"wrong: {wrong}"}
+        record = await get_run(store, RUN)
+        lineage = record.lineage
         report |= {
+            "resumed_from": record.resumed_from,
             "status": result.status.value,
             "error": None if result.error is None else f"{result.error.kind}: {result.error.message}",
             "warnings": list(result.warnings),
@@ -111,12 +115,11 @@ async def _open(store: SqliteStore) -> list[Question]:
     return [] if record is None else await open_questions(store, record.lineage, programs.REGISTRY.types)
 
 
-async def _answer(store: SqliteStore, *, only_one: bool) -> list[tuple[str, str]]:
+async def _answer(store: SqliteStore, *, only_one: bool) -> None:
     """Answers with the truth: what the outside's own ledger says."""
     record = await _record(store)
     if record is None:
-        return []
-    said: list[tuple[str, str]] = []
+        return
     for question in (await _open(store))[: 1 if only_one else None]:
         key = idempotency_key(record.lineage, question.step, question.key)
         act = outside.performed(outside.here(), key)
@@ -124,8 +127,6 @@ async def _answer(store: SqliteStore, *, only_one: bool) -> list[tuple[str, str]
         value = act.value if act is not None and choice is Choice.PERFORMED else None
         decision = Decision(question=question.id, choice=choice, value=value)
         await record_decision(store, record.lineage, question, decision, programs.REGISTRY.types)
-        said.append((question.effect, choice.value))
-    return said
 
 
 def _truth(kind: QuestionKind, *, performed: bool) -> Choice:
@@ -137,11 +138,12 @@ def _truth(kind: QuestionKind, *, performed: bool) -> Choice:
 async def _receipts(store: SqliteStore, lineage: bytes) -> dict[str, Receipt]:
     """Idempotency key -> newest receipt of the whole lineage, by a naive replay."""
     found: dict[str, Receipt] = {}
-    for row in await store.scan(Space.EVENT, lineage):
-        for event in read_events(row):
-            if isinstance(event, Called):
-                receipt = event.receipt
-                found[idempotency_key(lineage, receipt.step, receipt.key)] = receipt
+    for number in range((await read_lineage(store, lineage))[0].count):
+        with contextlib.suppress(Corrupt):
+            row = await store.read(Space.EVENT, event_key(lineage, number))
+            for event in read_events(row) if row is not None else ():
+                if isinstance(event, Called):
+                    found[idempotency_key(lineage, event.receipt.step, event.receipt.key)] = event.receipt
     return found
 
 
@@ -149,8 +151,16 @@ async def _unsettled(store: SqliteStore) -> list[str]:
     record = await _record(store)
     if record is None:
         return []
+    decided = {
+        (idempotency_key(record.lineage, question.step, question.key), question.tried)
+        for question, decision in await _decided(store, record)
+    }
     receipts = await _receipts(store, record.lineage)
-    return [key for key, each in receipts.items() if each.idempotency.doubtful and each.status in UNSETTLED]
+    return [
+        key
+        for key, each in receipts.items()
+        if each.idempotency.doubtful and each.status in UNSETTLED and (key, each.tried) not in decided
+    ]
 
 
 async def _ended(store: SqliteStore, value: object) -> Json:
@@ -171,8 +181,15 @@ async def _ended(store: SqliteStore, value: object) -> Json:
         "world": renamed(repr(world), names),
         "points": points,
         "ids": ids,
+        "answered": [(question.effect, said.choice.value) for question, said in await _decided(store, record)],
         "receipts": {key: each.status.value for key, each in (await _receipts(store, record.lineage)).items()},
     }
+
+
+async def _decided(store: SqliteStore, record: RunRecord) -> list[tuple[Question, Decision]]:
+    questions = await read_questions(store, record.lineage, programs.REGISTRY.types)
+    decisions = await read_decisions(store, record.lineage, programs.REGISTRY.types)
+    return [(each, decisions[each.id]) for each in questions if each.id in decisions]
 
 
 async def _shown(store: SqliteStore, ids: Mapping[str, Any]) -> object:

@@ -31,6 +31,7 @@ from programs import (
     same_send,
     send,
     send_bump_send,
+    shy,
     slow_bumps,
     sure,
     teams,
@@ -129,6 +130,7 @@ SCENARIOS: dict[str, Scenario] = {
         turns=[turn(("a", sure, 1), ("b", sure, 2)), turn(("c", sure, 3))], no_questions=True
     ),
     "ONCE with a probe that is not final": Scenario(turns=[turn(("a", weak, 1)), turn(("b", weak, 2))]),
+    "ONCE with a probe that tells late": Scenario(turns=[turn(("a", shy, 1))]),
     "strict": Scenario(
         turns=[turn(("a", send, 1)), turn(("r", clock, ())), turn(("b", other_send, 2))],
         refused=frozenset({1, 2}),

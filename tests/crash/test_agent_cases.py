@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_rig import AgentServer, FreshServer, Story, asked_again
+from agent_explorer import asked_again
+from agent_rig import AgentServer, FreshServer, Story
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ BODY = 2
 
 
 def test_a_call_that_never_began_is_made_once(agents: AgentServer, memory: Path) -> None:
-    story = Story(FreshServer(agents), memory, "ONCE")
+    story = Story(agents, memory, "ONCE")
     story.life(kill=["reply.before", 1])
     assert story.life()["status"] == "completed"
     assert len(story.ledger) == 1
@@ -40,7 +41,7 @@ def test_a_call_that_never_began_is_made_once(agents: AgentServer, memory: Path)
 def test_a_once_call_of_unknown_end_waits_and_is_named(
     point: str, nth: int, lines: int, agents: AgentServer, memory: Path
 ) -> None:
-    story = Story(FreshServer(agents), memory, "ONCE")
+    story = Story(FreshServer(agents) if point == "body.after" else agents, memory, "ONCE")
     story.life(kill=[point, nth])
     assert len(story.ledger) == lines
     waiting = story.life()
@@ -53,7 +54,7 @@ def test_a_once_call_of_unknown_end_waits_and_is_named(
 
 
 def test_a_stored_result_is_used(agents: AgentServer, memory: Path) -> None:
-    story = Story(FreshServer(agents), memory, "ONCE x 3")
+    story = Story(agents, memory, "ONCE x 3")
     story.life(kill=["outcome.after", 1])
     waiting = story.life()
     settled = [effect for effect, status in waiting["receipts"].values() if (effect, status) == ("post", "performed")]
@@ -80,7 +81,7 @@ WORK = {"R": "0.0.sendR!['R']", "W": "0.0.sendW!['W']", "V": "0.0.sendV!['V']", 
 
 @pytest.mark.parametrize("work", ["PRWV", "WRV", "rWV"])
 def test_a_receipt_answers_its_own_call_only(work: str, agents: AgentServer, memory: Path) -> None:
-    story = Story(FreshServer(agents), memory, "work")
+    story = Story(FreshServer(agents) if work == "PRWV" else agents, memory, "work")
     story.life(kill=["intent.before", 3])  # R and W are performed, V is not begun
     changed = story.life(work=list(work))
     if work[0] in "RW":
@@ -120,16 +121,17 @@ def test_the_order_of_completion_is_no_part_of_the_record(agents: AgentServer, m
 def test_a_limit_of_turns_holds_over_all_processes_and_so_does_a_grant(agents: AgentServer, memory: Path) -> None:
     story = Story(agents, memory, "many turns")
     story.life(kill=["gap.before", 7])
-    story.life(kill=["gap.before", 3], answer=True)
-    waiting = story.life(answer=True)
+    story.life(kill=["gap.before", 3])
+    waiting = story.life()
     assert (waiting["status"], waiting["step"]) == ("waiting", 10)
     assert [each["kind"] for each in waiting["shown"]] == ["budget"]
     assert story.asked == list(range(10))
     assert story.life()["status"] == "waiting"
     story.life(answer=True, grant=3, kill=["gap.before", 2])
-    story.life(answer=True, kill=["gap.before", 2])  # what was granted is not asked for again
-    again = story.life(answer=True)
-    assert (again["status"], again["step"], len(story.ledger)) == ("waiting", 13, 13)
+    story.life(kill=["gap.before", 2])
+    again = story.life()  # what was granted holds here too
+    assert (again["status"], again["step"]) == ("waiting", 13)
+    assert len({act.tag for act in story.ledger}) == 13
     assert [each["kind"] for each in again["shown"]] == ["budget"]
     assert story.asked == list(range(13))
     failed = story.life(answer=True, budget="fail")
@@ -185,14 +187,17 @@ def test_a_tool_that_is_gone_is_not_forgotten(agents: AgentServer, memory: Path)
     story.life(kill=["outcome.after", 2])
     assert len(story.ledger) == 1
     assert asked_about(story.life(changed={"post": None})) == [("diverged", "post", {"what": "b"})]
-    assert story.life()["status"] == "completed"
+    back = story.life(answer=True)
+    assert back["status"] == "completed"
+    assert story.ledger[0].value in back["transcript"]
     assert len(story.ledger) == 1
 
 
 def test_an_edit_that_does_not_fit_the_tool_is_told_and_not_performed(agents: AgentServer, memory: Path) -> None:
     story = Story(agents, memory, "ONCE, edited")
-    story.life()
-    done = story.life(answer=True, edit={"text": "no such parameter"})
+    question = story.life()["shown"][0]["id"]
+    assert story.life(only_decide=True, decide=[[question, "edit", {"what": 5}]])["decided"] == ["usage"]
+    done = story.life(answer=True, blind=True, edit={"what": 5})
     assert done["status"] == "completed"
     assert "BadArguments" in done["transcript"]
     assert story.ledger == []
@@ -202,7 +207,7 @@ def test_an_edit_that_does_not_fit_the_tool_is_told_and_not_performed(agents: Ag
 
 
 def test_each_answer_goes_to_its_own_question(agents: AgentServer, memory: Path) -> None:
-    story = Story(FreshServer(agents), memory, "two approvals")
+    story = Story(agents, memory, "two approvals")
     shown = {each["arguments"]["what"]: each["id"] for each in story.life()["shown"]}
     assert len(set(shown.values())) == 2
     assert story.life(only_decide=True, decide=[[shown["B"], "approve"]])["decided"] == ["approve"]
@@ -215,6 +220,14 @@ def test_each_answer_goes_to_its_own_question(agents: AgentServer, memory: Path)
     assert done["status"] == "completed"
     assert [act.arguments for act in story.ledger] == [["B"]]
     assert "Denied(reason='no'), \"0.1!['B']\"" in done["transcript"]
+
+
+def test_a_run_is_not_continued_by_another_agent(agents: AgentServer, memory: Path) -> None:
+    story = Story(agents, memory, "ONCE")
+    story.life(kill=["body.after", BODY])
+    for way in ("run", "resume"):
+        assert story.life(renamed="another", way=way)["refused"] == "usage"
+    assert len(story.ledger) == 1
 
 
 # -- signals, forks ---------------------------------------------------------------------------------------------------

@@ -2,12 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +39,8 @@ async def pay(amount: int) -> str:
 @tool(idempotency=Idempotency.READ)
 async def wait() -> str:
     """Hangs unless there is a file `go`."""
-    print("noise on stdout")
-    os.system("echo noise of a child")
+    print("noise on stdout", flush=True)
+    os.write(1, b"noise below stdout\\n")
     while not (HERE / "go").exists():
         await asyncio.sleep(0.01)
     return "waited"
@@ -57,7 +54,6 @@ async def write(path: str, text: str, context: Context) -> str:
 payer = Agent(name="payer", tools=(pay,), model=ScriptedModel([call("pay", amount=3), say("done")]))
 waiter = Agent(name="waiter", tools=(wait,), model=ScriptedModel([call("wait"), say("done")]))
 writer = Agent(name="writer", tools=(write,), model=ScriptedModel([call("write", path="old", text="new"), say("done")]))
-failing = Agent(name="failing", instructions=lambda deps: 1 / 0, model=ScriptedModel([say("x")]))
 echo = Agent(name="echo", model=ScriptedModel([lambda request: say(request.messages[0].content)]))
 '''
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "NO_COLOR": "", "FORCE_COLOR": "1"}
@@ -82,7 +78,7 @@ def cli(project: Path, *words: str, text: str | None = None, **environment: str)
         capture_output=True,
         timeout=60,
         check=False,
-        preexec_fn=None if text is not None else lambda: os.close(0),  # noqa: PLW1509  no thread is running here
+        preexec_fn=None if text is not None else lambda: os.close(0),
     )
     assert "\x1b" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -115,8 +111,7 @@ def ledger(project: Path) -> list[str]:
 
 def test_a_run_parks_is_decided_and_resumed_by_id_without_a_terminal(project: Path):
     killed = started(project, "shop:payer", "pay", "--run-id", "ticket", until="started", PAY="dies")
-    killed.wait(timeout=60)
-    assert killed.returncode == -signal.SIGKILL
+    assert ended(killed)[0] == -signal.SIGKILL
     code, (_, last), _ = cli(project, "resume", "ticket")
     assert (code, last["status"], last["run_id"]) == (Exit.WAITING, "waiting", "ticket")
     (question,) = last["questions"]
@@ -136,8 +131,8 @@ def test_a_run_parks_is_decided_and_resumed_by_id_without_a_terminal(project: Pa
     assert (code, fields - shown.keys()) == (Exit.DONE, set())
     code, receipts, _ = cli(project, "log", "ticket")
     assert [(each["effect"], each["idempotency"], each["status"], each["attempt"]) for each in receipts] == [
-        ("agent/model", "read", "performed", 1), ("pay", "once", "performed", 4), ("agent/model", "read", "performed", 4),
-    ] or receipts[1]["attempt"] == 3  # fmt: skip
+        ("agent/model", "read", "performed", 1), ("pay", "once", "performed", 3), ("agent/model", "read", "performed", 3),
+    ]  # fmt: skip
 
 
 def test_the_input_comes_as_an_argument_from_stdin_or_from_a_file(project: Path):
@@ -145,7 +140,6 @@ def test_the_input_comes_as_an_argument_from_stdin_or_from_a_file(project: Path)
     given = (("as text", None), ("-", "from stdin"), ("@task.txt", None))
     outputs = [cli(project, "run", "shop:echo", word, text=text)[1][-1]["output"] for word, text in given]
     assert outputs == ["as text", "from stdin", "from a file"]
-    assert cli(project, "run", "shop:echo", "-", text="")[0] == Exit.USAGE
     assert cli(project, "run", "shop:echo", "-")[0] == Exit.USAGE  # closed
 
 
@@ -155,7 +149,7 @@ def test_a_signal_interrupts_and_the_run_goes_on_later(project: Path, number: si
     process.send_signal(number)
     code, objects, err = ended(process)
     assert (code, objects[-1]["status"], objects[-1]["run_id"]) == (Exit.INTERRUPTED, "interrupted", "r")
-    assert "noise of a child" in err  # and not on stdout, which was parsed as JSON
+    assert "noise below stdout" in err  # and not on stdout, which was parsed as JSON
     assert cli(project, "show", "r")[1][0]["resumable_from"] == 0
     (project / "go").touch()
     code, objects, _ = cli(project, "resume", "r")
@@ -246,82 +240,10 @@ def test_a_run_works_in_a_fork_and_a_killed_merge_is_finished_by_repeating(proje
     assert (code, objects[-1]["merged"]) == (Exit.DONE, True)
 
 
-def test_a_fork_starts_at_a_savepoint_and_may_wait_to_be_resumed(project: Path):
-    assert cli(project, "run", "shop:payer", "pay", "--run-id", "r")[0] == Exit.DONE
-    code, objects, _ = cli(project, "fork", "r", "--at", "0", "--run-id", "f")
-    assert (code, objects[0]["run_id"], objects[-1]["status"]) == (Exit.DONE, "f", "completed")
-    assert objects[-1]["may_repeat"] == ["pay"]
-    assert ledger(project) == ["3", "3"]
-    code, objects, _ = cli(project, "fork", "r", "--no-run", "--run-id", "g")
-    assert (code, objects[-1]["status"]) == (Exit.DONE, "interrupted")
-    assert cli(project, "resume", "g")[1][-1]["status"] == "completed"
-    assert ledger(project) == ["3", "3"]
-    assert cli(project, "fork", "r", "--at", "7")[0] == Exit.NOT_FOUND
-
-
-def test_success_is_only_said_where_work_was_done(project: Path, tmp_path: Path):
-    assert cli(project, "run", "shop:echo", "hi", "--run-id", "done")[0] == Exit.DONE
-    code, (answer,), _ = cli(project, "run", "shop:echo", "other", "--run-id", "done")
-    assert (code, answer["replayed"], answer["output"]) == (Exit.DONE, True, "hi")
-    code, (answer,), _ = cli(project, "resume", "done")
-    assert (code, answer["replayed"], answer["output"]) == (Exit.DONE, True, "hi")
-    assert cli(project, "run", "shop:echo", "hi", "--run-id", "dance")[0] == Exit.DONE
-    nowhere = str(project / "nowhere")
-    wrong: Sequence[tuple[tuple[str, ...], Exit, str]] = (
-        (("resume", "unknown"), Exit.NOT_FOUND, "unknown"),
-        (("resume", "d"), Exit.USAGE, "dance, done"),
-        (("show", "unknown"), Exit.NOT_FOUND, "unknown"),
-        (("resume", "done", "--store", nowhere), Exit.NOT_FOUND, nowhere),
-        (("runs", "--store", nowhere), Exit.NOT_FOUND, nowhere),
-        (("run", "shop:echo", "hi", "--run-id", "x", "--if-exists", "resume_only"), Exit.NOT_FOUND, "x"),
-        (("run", "shop:echo", "hi", "--run-id", "done", "--if-exists", "fail"), Exit.CONFLICT, "done"),
-        (("run", "shop:nothing", "hi"), Exit.USAGE, "nothing"),
-        (("run", "worker", "hi"), Exit.USAGE, "--model"),
-        (("run", "shop:echo", ""), Exit.USAGE, "empty"),
-        (("run", "shop:echo", "hi", "--workspace", nowhere), Exit.NOT_FOUND, nowhere),
-        (("run", "shop:echo", "hi", "--store", "/proc/none/x"), Exit.NOT_WRITABLE, "/proc/none/x"),
-        (("resume",), Exit.USAGE, "RUN"),
-        (("nonsense",), Exit.USAGE, "nonsense"),
-        (("decide", "done", "0" * 12, "redo"), Exit.NOT_FOUND, "0" * 12),
-    )
-    for words, expected, named in wrong:
-        code, (error,), err = cli(project, *words)
-        assert (words, code) == (words, expected)
-        assert named in error["error"]["message"] + error["error"]["next"]
-        assert err.splitlines()[-1].startswith("savepoint: ")
-    assert not Path(nowhere).exists()
-
-
-def test_a_failed_run_is_not_success(project: Path):
-    code, objects, err = cli(project, "run", "shop:failing", "hi", "--run-id", "f")
-    assert code == Exit.FAILED
-    assert "ZeroDivisionError" in json.dumps(objects[-1])
-    assert "ZeroDivisionError" in err
-
-
-def test_damage_and_a_newer_store_have_codes_of_their_own(project: Path):
-    cli(project, "run", "shop:payer", "pay", "--run-id", "r")
-    store = project / ".savepoint"
-    assert cli(project, "verify")[0] == Exit.DONE
-    newer = shutil.copytree(store, project / "newer")
-    with sqlite3.connect(newer / "store.db") as database:
-        database.execute("pragma user_version = 9999")
-    database.close()
-    assert cli(project, "runs", "--store", str(newer))[0] == Exit.NEWER
-    with sqlite3.connect(store / "store.db") as database:
-        database.execute("delete from objects")
-    database.close()
-    code, (found,), _ = cli(project, "verify")
-    assert (code, {damage["what"] for damage in found["damage"]}) == (Exit.DAMAGED, {"object", "run"})
-    assert cli(project, "fork", "r")[0] in {Exit.DAMAGED, Exit.NOT_FOUND}
-    (store / "store.db").write_bytes(b"")
-    for words in (("runs",), ("resume", "r"), ("run", "shop:echo", "hi"), ("verify",)):
-        assert cli(project, *words)[0] == Exit.DAMAGED
-    assert (store / "store.db").read_bytes() == b""
-
-
 def test_without_the_extra_it_says_what_to_install():
-    program = "import sys; sys.modules['cyclopts'] = None; from agent.cli import main; sys.exit(main(['runs', '--json']))"
+    program = (
+        "import sys; sys.modules['cyclopts'] = None; from agent.cli import main; sys.exit(main(['runs', '--json']))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
     )

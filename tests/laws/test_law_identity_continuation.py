@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from savepoint import Cell, Log, MemoryStore, Point, Registry, World, at_savepoint, hydrate, resumable, same, savepoint
@@ -34,11 +34,13 @@ async def run(items: list[Any], saves: frozenset[int]) -> list[Any]:
         return await walk.function(world, items, 0, saves)
 
 
+@settings(max_examples=50)
 @given(ITEMS, SAVES)
 async def test_without_a_handler_a_program_with_savepoints_is_the_program_without_them(items: Any, saves: Any) -> None:
     assert same(await run(items, saves), await run(items, frozenset()))
 
 
+@settings(max_examples=50)
 @given(ITEMS, SAVES)
 async def test_from_every_savepoint_the_rest_of_the_program_follows(items: Any, saves: Any) -> None:
     store, ids = MemoryStore(), list[bytes]()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from savepoint import (
@@ -66,6 +66,7 @@ async def id_of(
     return persist.ids[0]
 
 
+@settings(max_examples=50)
 @given(values(), values(), values())
 async def test_hydrating_and_persisting_is_a_fixed_point(argument: Any, key: Any, held: Any) -> None:
     persist = Persist(MemoryStore())
@@ -81,6 +82,7 @@ async def test_hydrating_and_persisting_is_a_fixed_point(argument: Any, key: Any
     assert len(set(persist.ids)) == 1
 
 
+@settings(max_examples=50)
 @given(values(), values(), st.sampled_from(["argument", "key", "held"]))
 async def test_another_value_anywhere_is_another_id(one: Any, two: Any, where: str) -> None:
     assert await id_of(**{where: one}) == await id_of(**{where: one})

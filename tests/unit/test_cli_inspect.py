@@ -125,7 +125,10 @@ async def test_a_merge_brings_the_changes_into_the_host_once(store: SqliteStore,
     await written(store, host)
     assert not (host / "new").exists()
     changes = await merge_run(store, "w", world_of(host))
-    assert sorted((change.path, change.kind.value) for change in changes["files"]) == [("new", "added"), ("old", "changed")]
+    assert sorted((change.path, change.kind.value) for change in changes["files"]) == [
+        ("new", "added"),
+        ("old", "changed"),
+    ]
     assert (host / "new").read_text() == "n"
     assert (await get_run(store, "w")).settled == Settled.MERGED
     (host / "new").write_text("mine now")
@@ -153,7 +156,7 @@ async def test_a_discarded_run_is_not_merged_and_a_merged_one_not_discarded(stor
     await discard_run(store, "gone")
     with pytest.raises(Conflict, match="discarded"):
         await merge_run(store, "gone", world_of(host))
-    assert sorted(path.name for path in host.iterdir()) == ["old"]
+    assert not (host / "new").exists()
     await merge_run(store, "kept", world_of(host))
     with pytest.raises(Conflict, match="merged"):
         await discard_run(store, "kept")

@@ -11,7 +11,7 @@ from agent import Agent
 from agent.cli._target import load_agent
 from savepoint import Usage
 
-SOURCE = '''
+SOURCE = """
 from agent import Agent
 from pathlib import Path
 CALLED = Path(__file__).with_suffix(".called")
@@ -29,7 +29,7 @@ class Sub(Agent): pass
 class Callable:
     def __call__(self) -> Agent: CALLED.touch(); return one
 thing = Callable()
-'''
+"""
 _NUMBER = itertools.count()
 
 

@@ -85,7 +85,7 @@ def test_a_question_for_scripts_has_the_stable_fields():
 @given(st.text())
 def test_what_is_shown_never_steers_a_terminal(text: str):
     for shown in (printable(text), one_line(text, 40)):
-        assert not any(ord(char) < 32 and char not in "\n\t" or 127 <= ord(char) < 160 for char in shown)
+        assert not any((ord(char) < 32 and char not in "\n\t") or 127 <= ord(char) < 160 for char in shown)
     assert len(one_line(text, 40)) <= 40
     assert "\n" not in one_line(text, 40)
 

@@ -47,11 +47,17 @@ app = App(
 
 
 @app.command
-async def demo(*, common: Common = COMMON) -> int:
+async def demo(
+    *,
+    keep: Annotated[
+        bool, Parameter(negative="", help="Leave its directory: the store, the ledger, the results.")
+    ] = False,
+    common: Common = COMMON,
+) -> int:
     """See it work in a minute, offline: an agent is killed in the middle of a call, and resumed."""
     from agent.demo import demo as play  # noqa: PLC0415  only this command pays for it
 
-    return await play(json=common.json)
+    return await play(json=common.json, keep=keep)
 
 
 @app.command

@@ -22,7 +22,8 @@ from ._output import Output, streams
 def serve(words: Sequence[str]) -> int:
     """The exit code of `savepoint WORDS`."""
     json_only, debug = "--json" in words, "--debug" in words
-    with streams(json_only=json_only) as (out, err):
+    # The demo has no program of others in it, and prints for itself.
+    with streams(json_only=json_only and words[:1] != ["demo"]) as (out, err):
         output = Output(json=json_only, out=out, err=err)
         try:
             return _perform(words, output)

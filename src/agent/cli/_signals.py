@@ -26,21 +26,20 @@ def interruptible(told: Callable[[], None]) -> Generator[Interruption]:
     def interrupt() -> None:
         interruption.came = True
         # A body that does not end must not keep the process: nothing is lost when it is killed now.
-        _default(loop)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
         told()
         if task is not None:
             task.cancel()
 
+    former = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupt)
     try:
         yield interruption
     finally:
         if not interruption.came:
-            _default(loop)
-
-
-def _default(loop: asyncio.AbstractEventLoop) -> None:
-    for number in SIGNALS:
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)
+            for number, handler in former.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)

@@ -76,6 +76,7 @@ def outlive_nobody() -> None:
     os._exit(1)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Arguments: `run` or `resume`, the run's id, the command that runs the package's tests."""
     threading.Thread(target=outlive_nobody, daemon=True).start()
     asyncio.run(act(*sys.argv[1:]))

@@ -85,7 +85,7 @@ def _environment() -> dict[str, str]:
 
 def actor(*arguments: str) -> list[str]:
     """-P: the demo's directory is no place to import from."""
-    return [sys.executable, "-P", "-m", "agent.demo._actor", *arguments]
+    return [sys.executable, "-P", "-c", "from agent.demo._actor import main; main()", *arguments]
 
 
 def outside() -> list[str]:

@@ -65,7 +65,7 @@ async def _tests(package: Path) -> str:
 
 def _introduce(screen: Screen, tests: str) -> None:
     screen.say(screen.style.bold("An agent mends a package and posts one report, which nobody can take back."))
-    screen.say("It is killed inside that post, twice. Each time the run is resumed, asks, and goes on.")
+    screen.say("It is killed inside that post, twice; each time the run resumes, asks, goes on.")
     if tests == UNITTEST:
         screen.say("This Python has no pytest: the package's tests run with unittest.")
     if not available():

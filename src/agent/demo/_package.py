@@ -44,9 +44,9 @@ import unittest
 
 result = unittest.TestResult()
 unittest.defaultTestLoader.loadTestsFromName("tests.test_semver").run(result)
+print(f"{result.testsRun} tests run")
 for case, trace in result.failures + result.errors:
     print(f"FAILED {case.id()} - {trace.strip().splitlines()[-1]}")
-print(f"{result.testsRun} tests run")
 sys.exit(not result.wasSuccessful())
 ''',
     "tests/test_semver.py": """\
@@ -72,9 +72,8 @@ class TestOrder(unittest.TestCase):
         with self.assertRaises(ValueError):
             key("1.0")
 
-
-def test_the_newest_is_the_last_in_order():
-    assert newest(["1.0.0", "1.0.1-beta", "0.9.9"]) == "1.0.1-beta"
+    def test_the_newest_is_the_last_in_order(self):
+        self.assertEqual(newest(["1.0.0", "1.0.1-beta", "0.9.9"]), "1.0.1-beta")
 """,
 }
 

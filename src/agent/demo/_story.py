@@ -134,12 +134,14 @@ async def _decided(stage: Stage, story: Story, question: Fields) -> None:
             store=store,
             agent=demo_agent(stage.tests),
         )
-    story.decisions.append({
-        "run_id": run_id,
-        "question": question["id"],
-        "verdict": decision.choice,
-        "value": decision.value,
-    })
+    story.decisions.append(
+        {
+            "run_id": run_id,
+            "question": question["id"],
+            "verdict": decision.choice,
+            "value": decision.value,
+        }
+    )
 
 
 def _posts(stage: Stage, run_id: str) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ from agent._agent import Agent
 from savepoint._errors import Usage
 
 from ._availability import available
-from ._tools import contained_shell, edit, list_, once_shell, read, search, write
+from ._tools import SYSTEM, contained_shell, edit, list_, once_shell, read, search, write
 
 INSTRUCTIONS = """\
 You work on the files of one directory, the workspace, through tools. Paths are relative to it; nothing outside of it
@@ -32,4 +32,5 @@ def worker(*, sandboxed: bool | None = None) -> Agent:
         raise Usage(f"commands cannot be sandboxed here: {available().reason}", next="use sandboxed=False")
     contained = bool(available()) if sandboxed is None else sandboxed
     shell = contained_shell if contained else once_shell
-    return Agent(name="worker", instructions=INSTRUCTIONS, tools=(list_, search, read, write, edit, shell))
+    tools = (list_, search, read, write, edit, shell)
+    return Agent(name="worker", instructions=INSTRUCTIONS, tools=tools, systems=(SYSTEM,))

@@ -45,7 +45,7 @@ def _order(workspace: Path) -> "Order":
     layout = Sandbox(workspace=workspace).layout()
     return {
         "argv": ["true"],
-        "cwd": layout["workspace"],
+        "cwd": layout["place"],
         "env": {"PATH": "/usr/bin:/bin"},
         "timeout_s": 10.0,
         "grace_s": 0.0,

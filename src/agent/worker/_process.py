@@ -86,7 +86,7 @@ def _order(
     home = HOME if sandbox else pwd.getpwuid(os.getuid()).pw_dir
     return {
         "argv": argv,
-        "cwd": os.path.realpath(cwd),
+        "cwd": sandbox.inside(os.path.realpath(cwd)) if sandbox else os.path.realpath(cwd),
         "env": {**ENVIRONMENT, "HOME": home, **env},
         "timeout_s": bounds["timeout_s"],
         "grace_s": bounds["grace_s"],

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .child._order import Layout
 
 HOME = "/tmp/home"  # noqa: S108  inside the private temporary directory
+PLACE = "/tmp/workspace"  # noqa: S108  inside the private temporary directory
+"""Where a command finds the workspace: the same in every attempt, so that its output does not tell attempts apart."""
 PRIVATE = ("/run", "/var/run", "/home", "/root")
 """Sockets of the host's services (a read-only mount does not stop a connection), homes with their secrets."""
 _SYSTEM = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "tmp", "usr"})
@@ -30,6 +32,11 @@ class Sandbox:
     hidden: tuple[Path, ...] = ()
     """Directories that look empty: the store. The workspace may lie inside one."""
 
+    def inside(self, path: str) -> str:
+        """Where a command finds `path` (link-free): the workspace has another place, the rest is where it was."""
+        workspace = str(self.workspace.resolve())
+        return f"{PLACE}{path[len(workspace):]}" if path == workspace or path.startswith(f"{workspace}/") else path
+
     def layout(self) -> "Layout":
         """What the supervisor needs. Raises `FileNotFoundError` for a workspace that is not there."""
         return {
@@ -37,6 +44,7 @@ class Sandbox:
             "shown": [os.path.realpath(path) for path in self.shown],
             "hidden": [os.path.realpath(path) for path in self.hidden],
             "workspace": str(self.workspace.resolve(strict=True)),
+            "place": PLACE,
             "home": HOME,
         }
 

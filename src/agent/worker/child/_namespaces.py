@@ -90,11 +90,11 @@ def furnish(layout: Layout) -> None:
         if not os.path.exists(path):  # noqa: PTH110
             _bind(opened, path)
     private += _cover(layout["hidden"])
-    _bind(workspace, layout["workspace"])
+    _bind(workspace, layout["place"])
     os.makedirs(layout["home"], exist_ok=True)  # noqa: PTH103
     for path in private:
         _set_attributes(path, add=ATTR_RDONLY)
-    _set_attributes(layout["workspace"], clear=ATTR_RDONLY)
+    _set_attributes(layout["place"], clear=ATTR_RDONLY)
 
 
 def _cover(paths: Sequence[str], *, mode: str = "755") -> list[str]:

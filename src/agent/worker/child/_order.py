@@ -14,6 +14,8 @@ class Layout(TypedDict):
     """Covered likewise."""
     workspace: str
     """The one writable part of the host."""
+    place: str
+    """Where a command finds it, inside a temporary directory."""
     home: str
     """Made inside a temporary directory."""
 
