@@ -18,7 +18,18 @@ from ._reader import Reader
 from ._types import Types
 from ._walk import Walk
 
-__all__ = ["Encoded", "decode", "decode_all", "digest", "dump_row", "dumps", "encode", "loads", "named_blobs", "named_logs"]
+__all__ = [
+    "Encoded",
+    "decode",
+    "decode_all",
+    "digest",
+    "dump_row",
+    "dumps",
+    "encode",
+    "loads",
+    "named_blobs",
+    "named_logs",
+]
 
 NO_TYPES = Types()
 _LOG = tagged(Tag.LOG)

@@ -1,4 +1,3 @@
-
 """A place in canonical bytes: heads in their shortest form, and never a byte past the end."""
 
 from ._errors import Corrupt

@@ -1,4 +1,3 @@
-
 """`Log`: an append-only sequence whose root is a hash chain over its elements, and the segments it is stored in.
 
 Versions of one log share a buffer, so an append costs what it adds. Normative: `design/format.md`.

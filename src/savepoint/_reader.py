@@ -1,4 +1,3 @@
-
 """Strict reading of canonical bytes: nothing else than the one encoding of a value is taken. Mirrors `Walk`."""
 
 from collections.abc import Callable, Mapping
@@ -141,7 +140,8 @@ class Reader(Cursor):
         previous = b""
         for _ in range(count):
             start = self.pos
-            keys.append(self.key(depth))
+            short = 0x60 <= self.data[start] <= 0x79  # a text: nothing inside it that counts as inside a key
+            keys.append(self.item(depth) if short else self.key(depth))
             previous = self.ascending(previous, start)
             values.append(self.item(depth))
         if all(type(key) is str for key in keys):

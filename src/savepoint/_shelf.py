@@ -46,7 +46,6 @@ class Shelf:
         while len(self._entries) > LOGS or sum(kept for *_, kept in self._entries) > BYTES:
             del self._entries[0]
 
-
     def repeats(self, head: bytes, step: int) -> tuple[str, ...] | None:
         """What `keep_repeats` was told of the lineage whose head row has this digest, as it stands."""
         return self._repeats.get((head, step))

@@ -16,9 +16,9 @@ from typing import Any
 
 import agents
 import outside
+from agent_oracle import renamed
 from agents import TASKS, Task
 from attrs import evolve
-from oracle import renamed
 from rig import Server, env, idempotency_key
 from sabotage import SABOTAGES
 
@@ -98,7 +98,7 @@ async def _attempt(request: Json, place: Path) -> Json:
         receipts = await _receipts(store)
         record = await find_run(store, RUN)
         # What was durable when this process began: none of it may be asked again.
-        outside._append("asked", {"durable": _replied(receipts)})
+        outside._append("asked", _replied(receipts))
         report: Json = {
             "was": None if record is None else record.status.value,
             "unsettled": [k for k, r in receipts.items() if r.idempotency.doubtful and r.status in UNSETTLED],
@@ -116,7 +116,6 @@ async def _attempt(request: Json, place: Path) -> Json:
                     raise
                 return {**report, "refused": error.code}
         report |= await _report(store, worker, result)
-        report["asked"] = outside._lines(outside.here() / "asked")
     return report
 
 
@@ -124,7 +123,7 @@ def _task(request: Json) -> Task:
     return evolve(TASKS[request["scenario"]], **request.get("task", {}))
 
 
-def _tools(changed: Mapping[str, Json]) -> tuple[Tool[..., Any], ...]:
+def _tools(changed: Mapping[str, Json | None]) -> tuple[Tool[..., Any], ...]:
     """The tools as another version of the program declares them; `None`: it has no such tool."""
     found: list[Tool[..., Any]] = []
     for each in agents.TOOLS:
@@ -241,15 +240,15 @@ async def _ended(store: SqliteStore, worker: Agent, result: Result, receipts: Ma
     assert record.final is not None
     registry = worker.registry(agent._runner.take_turns)
     unpaired = paired(list(result.transcript))
-    points: dict[int, str] = {}
-    ids: dict[int, str] = {}
+    points: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for step, row in (await read_marks(store, record.lineage)).items():
         mark = read_mark(row)
         form = await read_form(store, mark.point, registry)
         transcript: Any = form.state["transcript"]
         unpaired += paired(list(transcript))
-        points[step] = renamed(repr((form.name, form.key, list(transcript), await _shown(store, form.world))))
-        ids[step] = mark.point.hex()
+        points[str(step)] = renamed(repr((form.name, form.key, list(transcript), await _shown(store, form.world))))
+        ids[str(step)] = mark.point.hex()
     names: dict[str, str] = {}
     world = await _shown(store, snapshot_ids(await get_value(store, record.final, registry.types)))
     ended = {
@@ -258,8 +257,9 @@ async def _ended(store: SqliteStore, worker: Agent, result: Result, receipts: Ma
         "points": points,
         "ids": ids,
         "receipts": {key: each.status.value for key, each in receipts.items()},
+        "unpaired": unpaired,
     }
-    return {"ended": ended, "unpaired": unpaired}
+    return {"ended": ended}
 
 
 async def _shown(store: SqliteStore, ids: Mapping[str, Any]) -> object:
@@ -311,7 +311,7 @@ class FreshServer:
 def serve() -> None:
     """Answers each request line with `{killed, report}`, from a child made for it."""
     for line in sys.stdin:
-        print(json.dumps(_forked(json.loads(line))), flush=True)
+        print(json.dumps(_forked(json.loads(line))), flush=True)  # noqa: T201  the client reads it
 
 
 def _forked(request: Json) -> Json:
@@ -331,6 +331,11 @@ def _forked(request: Json) -> Json:
         said = pipe.read()
     _, status = os.waitpid(child, 0)
     return {"killed": os.WIFSIGNALED(status), "report": json.loads(said) if said else None}
+
+
+def asked_at(place: Path) -> list[object]:
+    """Per process the steps whose reply was durable when it began, then those that it asked the model for."""
+    return outside._lines(place / "outside" / "asked")
 
 
 class Story:
@@ -358,11 +363,11 @@ class Story:
     @property
     def asked(self) -> list[int]:
         """The replies that the model was asked for, in order."""
-        return [each for each in outside._lines(self.place / "outside" / "asked") if isinstance(each, int)]
+        return [each for each in asked_at(self.place) if isinstance(each, int)]
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve()
     else:
-        print(json.dumps(live(json.loads(sys.argv[2]))))
+        print(json.dumps(live(json.loads(sys.argv[2]))))  # noqa: T201  the client reads it

@@ -56,7 +56,11 @@ def test_a_kill_during_the_recovery_changes_nothing_either(
 
 @pytest.mark.parametrize(
     ("sabotage", "name"),
-    [("no intent", "ONCE"), ("unordered", "COMPOSITE"), ("contained reuse", "KEYED, IDEMPOTENT, CONTAINED file")],
+    [
+        ("no intent", "COMPOSITE with branches"),
+        ("unordered", "COMPOSITE"),
+        ("contained reuse", "KEYED, IDEMPOTENT, CONTAINED file"),
+    ],
 )
 def test_the_oracle_notices_a_planted_fault(
     sabotage: str, name: str, agents: Sequence[AgentServer], memory: Path

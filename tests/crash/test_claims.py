@@ -9,7 +9,7 @@ import pytest
 from rig import RUN, Server
 from scenarios import SCENARIOS
 
-from savepoint import Foreign, Newer, Registry, SavepointError, open_store, resumable, resume_program
+from savepoint import Foreign, Registry, SavepointError, open_store, resumable, resume_program
 from savepoint._program import get_run
 
 
@@ -48,21 +48,10 @@ async def test_a_missing_resume_function_costs_nothing(stopped: Path) -> None:
     assert await resumed(stopped) == "completed"
 
 
-async def test_a_savepoint_of_a_newer_program_is_refused_and_resumed_by_it(servers: list[Server], stopped: Path) -> None:
-    @resumable("other/program", version=1)
-    async def other(world: object) -> None: ...
-
+async def test_a_function_that_does_not_fit_is_refused_and_the_right_one_finishes_the_run(stopped: Path) -> None:
     with pytest.raises(Foreign):
-        await resumed(stopped, Registry([other]))
-    assert not issubclass(Foreign, Newer)
-    assert await resumed(stopped) == "completed"
-
-
-async def test_a_function_that_does_not_fit_fails_the_run_and_the_right_one_finishes_it(stopped: Path) -> None:
-    async with open_store(stopped / "store", durability="process") as store:
-        world = programs.host(SCENARIOS["workspace"], stopped / "files")
-        result = await resume_program(RUN, store=store, world=world, registry=Registry([renamed]))
-    assert result.status.value == "failed"
+        await resumed(stopped, Registry([renamed]))
+    assert await attempts(stopped) == 1
     assert await resumed(stopped) == "completed"
 
 
@@ -74,7 +63,6 @@ async def test_a_snapshot_that_is_gone_is_named_and_the_run_goes_on_when_it_is_b
         await resumed(stopped)
     async with open_store(stopped / "store", read_only=True) as store:
         assert (await get_run(store, RUN)).status.value == "interrupted"
-    assert not list((stopped / "store" / "forks").iterdir())
     shutil.rmtree(packs)
     shutil.move(stopped / "elsewhere", packs)
     assert await resumed(stopped) == "completed"
@@ -98,7 +86,7 @@ async def test_a_kill_between_claim_and_first_step_leaves_the_run_to_the_next(
 
 async def test_an_error_of_the_host_gives_the_claim_back_too(stopped: Path) -> None:
     forks = stopped / "store" / "forks"
-    forks.rmdir()
+    shutil.rmtree(forks)
     forks.write_text("in the way")
     with pytest.raises((OSError, SavepointError)):
         await resumed(stopped)

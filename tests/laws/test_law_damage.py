@@ -29,7 +29,7 @@ from savepoint._errors import Stopped
 from savepoint._point import current_world
 
 LOG = Cell("log", Log, default=Log())
-FLIPS = 150
+FLIPS = 100
 sent: list[int] = []
 
 

@@ -6,7 +6,7 @@ Races of several processes for one run are in `tests/unit/test_run_transitions.p
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from savepoint import Cell, KeyValue, MemoryStore, Point, Registry, World, Workspace, at_savepoint, hydrate, resumable
@@ -52,6 +52,7 @@ def expected(before: list[Any], writes: list[Any]) -> list[Any]:
     return state(world, argument)
 
 
+@settings(max_examples=50)
 @given(WRITES, st.lists(WRITES, min_size=2, max_size=4), WRITES)
 async def test_continuations_are_independent_of_each_other_and_of_their_source(
     before: Any, branches: Any, after: Any

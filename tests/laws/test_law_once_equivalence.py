@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from attrs import field, frozen, mutable
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from effects import Call, Idempotency, NotPerformed, Performed, current_call, effect
@@ -258,6 +258,7 @@ STOPS = st.lists(st.integers(1, 60), max_size=4)
 
 @example(script=((("send", 1), ("send", 1)),), stops=[13])
 @example(script=((("bump", 0), ("send", 1)), (("bump", 0),)), stops=[20, 9])
+@settings(max_examples=60)
 @given(SCRIPT, STOPS)
 async def test_stopped_anywhere_any_program_ends_as_if_it_never_was(script: Any, stops: list[int]) -> None:
     async with fresh_outside() as truth:

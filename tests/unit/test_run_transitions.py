@@ -21,6 +21,7 @@ from savepoint import (
     RunStatus,
     World,
     at_savepoint,
+    cancel_run,
     open_store,
     resumable,
     resume_program,
@@ -194,6 +195,22 @@ async def test_somebody_else_can_ask_for_a_running_run_to_be_cancelled() -> None
         tx.write(Space.REQUEST, run_key("r"), b"")
     assert (await running).status is RunStatus.CANCELLED
     assert await store.read(Space.REQUEST, run_key("r")) is None
+
+
+@pytest.mark.parametrize("how", ["interrupt", "fail", "wait", ""])
+async def test_a_run_that_no_process_has_is_cancelled_at_once_unless_it_is_completed(how: str) -> None:
+    store = Watching()
+    await start(store, how)
+    if not how:
+        with pytest.raises(Conflict, match="run r is completed"):
+            await cancel_run(store, "r")
+        return
+    assert await cancel_run(store, "r") is RunStatus.CANCELLED
+    assert await cancel_run(store, "r") is RunStatus.CANCELLED, "repeating it changes nothing"
+    with pytest.raises(Conflict, match="run r was cancelled"):
+        await again(store)
+    assert store.changes[-1][1] == "cancelled"
+    assert set(store.changes) <= TABLE
 
 
 async def test_cancelling_the_task_leaves_the_run_interrupted_and_resumable() -> None:

@@ -18,7 +18,6 @@ from savepoint._system import Change, ChangeKind
 
 from ._exit import OF_STATUS, Exit
 from ._lines import Watch, json_lines, plain_lines
-from ._live import live
 from ._output import Output, plain, printable
 from ._question import answers, as_json, command, facts, lines, title
 
@@ -54,6 +53,8 @@ class Report:
         if self.output.json:
             listener = json_lines(self.output)
         elif self.output.err.isatty():
+            from ._live import live  # noqa: PLC0415  a third of the start, and only terminals need it
+
             listener = live(self._console())
         else:
             listener = plain_lines(self.output)
