@@ -69,13 +69,10 @@ async def run(
     (no model, a bad id), `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`, each before anything is performed.
     """
     store = MemoryStore() if store is None else store
-    _has_systems(agent, world)
-    limit = agent.max_turns
-    if run_id is not None and IfExists(if_exists) in (IfExists.RESUME, IfExists.RESUME_ONLY):
-        known = await find_run(store, run_id)
-        if known is not None:
-            _same_agent(known, agent)
-            limit = _limit(known, agent)
+    going_on = IfExists(if_exists) in (IfExists.RESUME, IfExists.RESUME_ONLY)
+    known = await find_run(store, run_id) if run_id is not None and going_on else None
+    limit = agent.max_turns if known is None else _limit(known, agent)
+    _can_go_on(agent, known, world)
     scene = _scene(agent, model, deps, on_event, max_turns or limit)
     program = take_turns.at(agent.name, agent.fingerprint(scene.model, deps), 0)
     meta: dict[str, object] = {"agent": agent.name, "input": input, "max_turns": scene.max_turns}
@@ -114,9 +111,8 @@ async def resume(
     A waiting run whose questions are open stays waiting. Raises `Missing`, `Held`, `Conflict`, `Corrupt`, `Foreign`.
     """
     record = await get_run(store, run_id)
-    _has_systems(agent, world)
+    _can_go_on(agent, record, world)
     scene = _scene(agent, model, deps, on_event, max_turns or _limit(record, agent))
-    _same_agent(record, agent)
     with _on_stage(scene):
         result = await resume_program(
             run_id,
@@ -148,8 +144,9 @@ async def fork(
     It has no receipts: calls after the savepoint are made anew (`may_repeat`). Raises `Missing` (no such savepoint).
     """
     record = await get_run(store, run_id)
-    scene = _scene(agent, model, deps, on_event, _limit(record, agent))
     _same_agent(record, agent)
+    _has_systems(agent, world)
+    scene = _scene(agent, model, deps, on_event, _limit(record, agent))
     with _on_stage(scene):
         result = await fork_program(
             run_id,
@@ -237,6 +234,14 @@ class _on_stage:
 def _begun(scene: Scene, record: RunRecord) -> None:
     scene.run_id = record.run_id
     scene.on_event(Started(run_id=record.run_id, resumed_from=record.resumed_from))
+
+
+def _can_go_on(agent: Agent, known: RunRecord | None, world: World | None) -> None:
+    """Refuses another agent than the run's own, and a world without what its tools need. A completed run needs none."""
+    if known is not None:
+        _same_agent(known, agent)
+    if known is None or known.status is not RunStatus.COMPLETED:
+        _has_systems(agent, world)
 
 
 def _has_systems(agent: Agent, world: World | None) -> None:

@@ -109,6 +109,9 @@ class Passage:
         await self._bring_back(receipt)
         if receipt.outcome is None:
             return None
+        if not receipt.number:
+            # Landed in this very attempt, by a body that is tried again: the store does not have it yet.
+            await self.journal.durable(OUTCOME)
         try:
             value = await get_value(self.journal.store, receipt.outcome, self.journal.types)
         except SavepointError as error:

@@ -146,8 +146,10 @@ async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -
                 outcome = encode(result, f"the result of {effect.name}")
             except NotPortable:
                 return False
-            _, rows = _by_probe(attempt, effect, receipt, Choice.PERFORMED)
-            await _record(attempt, evolve(receipt, status=Status.PERFORMED, outcome=outcome.digest), outcome, rows)
+            performed = evolve(receipt, status=Status.PERFORMED, outcome=outcome.digest)
+            decision, rows = _by_probe(attempt, effect, receipt, Choice.PERFORMED)
+            await _record(attempt, performed, outcome, rows)
+            attempt.journal.decisions[decision.question] = decision
             return True
         case NotPerformed(final=final):
             if final or _settled_outside(attempt, effect, receipt):

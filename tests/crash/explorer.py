@@ -115,7 +115,7 @@ class Explorer:
         """Complaints about one history, each with its plan."""
         history, _ = self.history(plan)
         scenario = SCENARIOS[self.scenario]
-        lost = scenario.loses_world and history.ended and ("tool", "performed") in history.ended.answered
+        lost = scenario.loses_world and history.ended and ("in_doubt", "tool", "performed") in history.ended.answered
         allowed = Allowed(
             perturbed=scenario.perturbed,
             strict=scenario.strict,
@@ -159,7 +159,7 @@ def _looks(waiting: int) -> list[Any]:
 
 def _ended(said: Json) -> Ended:
     steps = {name: {int(step): text for step, text in said[name].items()} for name in ("points", "ids")}
-    return Ended(**{**said, **steps, "answered": [(effect, choice) for effect, choice in said["answered"]]})
+    return Ended(**{**said, **steps, "answered": [tuple(each) for each in said["answered"]]})
 
 
 def _arrivals(report: Json) -> list[Kill]:

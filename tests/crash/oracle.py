@@ -21,8 +21,8 @@ class Ended:
     """step -> the savepoint's identity"""
     receipts: Mapping[str, str] = field(factory=dict[str, str])
     """idempotency key -> newest status of the call"""
-    answered: Sequence[tuple[str, str]] = ()
-    """effect, verdict of each decision"""
+    answered: Sequence[tuple[str, str, str]] = ()
+    """kind, effect, verdict of each question"""
 
 
 @frozen(kw_only=True)
@@ -91,7 +91,7 @@ def _outside(history: History, allowed: Allowed) -> list[str]:
         if act.kind == "idempotent" and former.arguments != act.arguments:
             found.append(f"idempotent {act.tag} was performed as {former.arguments} and as {act.arguments}")
     once = [act for act in history.ledger if act.kind == "once"]
-    asked = any(kind == "diverged" for life in history.lives for kind, *_ in life.questions)
+    asked = any(kind == "diverged" for kind, *_ in (history.ended.answered if history.ended else ()))
     if allowed.perturbed and len(once) > 1 and not asked:
         found.append("the redone program performed another ONCE call and nobody was asked")
     return found

@@ -181,7 +181,10 @@ async def _ended(store: SqliteStore, value: object) -> Json:
         "world": renamed(repr(world), names),
         "points": points,
         "ids": ids,
-        "answered": [(question.effect, said.choice.value) for question, said in await _decided(store, record)],
+        "answered": [
+            (question.kind.value, question.effect, said.choice.value)
+            for question, said in await _decided(store, record)
+        ],
         "receipts": {key: each.status.value for key, each in (await _receipts(store, record.lineage)).items()},
     }
 

@@ -82,16 +82,3 @@ async def test_a_kill_between_claim_and_first_step_leaves_the_run_to_the_next(
     reply = servers[0].attempt({"scenario": "workspace", "place": str(stopped), "kill": [point, 1], "first": False})
     assert reply["killed"]
     assert await resumed(stopped) == "completed"
-
-
-async def test_an_error_of_the_host_gives_the_claim_back_too(stopped: Path) -> None:
-    forks = stopped / "store" / "forks"
-    shutil.rmtree(forks)
-    forks.write_text("in the way")
-    with pytest.raises((OSError, SavepointError)):
-        await resumed(stopped)
-    forks.unlink()
-    async with open_store(stopped / "store", read_only=True) as store:
-        assert (await get_run(store, RUN)).status.value == "interrupted"
-    forks.mkdir(exist_ok=True)
-    assert await resumed(stopped) == "completed"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,6 +207,27 @@ async def test_a_program_that_fails_without_asking_again_for_what_was_performed_
     first.append(False)
     result = await lived(program, store)
     assert [question.kind for question in result.questions] == ["diverged"]
+
+
+async def test_an_error_of_the_host_gives_the_claim_back() -> None:
+    class Full(KeyValue):
+        async def fork(self, contents: Any, *, at: bytes | None, place: Path) -> KeyValue:
+            raise OSError("no space left")
+
+    fails = [True]
+
+    async def program(world: World) -> str:
+        if fails.pop():
+            raise ValueError
+        return "done"
+
+    store = MemoryStore()
+    assert (await lived(program, store, world=World({"kv": KeyValue()}))).status == "failed"
+    with pytest.raises(OSError, match="no space"):
+        await lived(program, store, world=World({"kv": Full()}))
+    assert (await get_run(store, "run")).status == "interrupted"
+    fails.append(False)
+    assert (await lived(program, store, world=World({"kv": KeyValue()}))).value == "done"
 
 
 async def test_of_two_restarts_of_one_run_one_wins() -> None:

@@ -279,7 +279,11 @@ async def test_stopped_anywhere_any_program_ends_as_if_it_never_was(script: Any,
 
 
 async def test_every_single_stop_of_one_program_of_all_classes() -> None:
-    script = ((("read", 1), ("put", 1), ("tool", 1)), ((("bump", 1), ("pay", 1)), ("sure", 2)), (("send", 2), ("bump", 1)))
+    script = (
+        (("read", 1), ("put", 1), ("tool", 1)),
+        ((("bump", 1), ("pay", 1)), ("sure", 2)),
+        (("send", 2), ("bump", 1)),
+    )
     async with fresh_outside() as truth:
         plain_store, plain = await through(script, [])
         last = await points(script)

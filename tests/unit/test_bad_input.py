@@ -61,7 +61,18 @@ REGISTRY = Registry([rest])
 # -- ids ----------------------------------------------------------------------------------------------------------
 
 NO_IDS = ["", "a\0b", "a\nb", "\x1b[31m", "x" * 300, "\ud800", "a\u202eb", b"bytes", 7]
-ODD_IDS = ["../../etc/passwd", "/abs", ".", "a/../b", "'; DROP TABLE rows; --", "run id", "中文", "%s%n", "x" * 256, "*"]
+ODD_IDS = [
+    "../../etc/passwd",
+    "/abs",
+    ".",
+    "a/../b",
+    "'; DROP TABLE rows; --",
+    "run id",
+    "中文",
+    "%s%n",
+    "x" * 256,
+    "*",
+]
 
 
 @pytest.mark.parametrize("run_id", NO_IDS, ids=ascii)

@@ -198,5 +198,3 @@ async def test_a_run_without_an_id_gets_one_of_its_own() -> None:
     store = MemoryStore()
     ids = {(await run_program(work.at(1, "x"), store=store)).run_id for _ in range(3)}
     assert len(ids) == 3
-
-

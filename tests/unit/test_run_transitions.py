@@ -160,7 +160,12 @@ async def test_a_stopped_run_goes_on_from_its_savepoint_along_the_table(how: str
     assert (result.status, result.value) == (RunStatus.COMPLETED, "done")
     assert sent.count(0) == 1
     assert set(store.changes) <= TABLE
-    assert store.changes == [("-", "running"), ("running", status.value), (status.value, "running"), ("running", "completed")]
+    assert store.changes == [
+        ("-", "running"),
+        ("running", status.value),
+        (status.value, "running"),
+        ("running", "completed"),
+    ]
     run = await get_run(store, "r")
     assert (run.attempts, run.resumed_from) == (2, 1)
 

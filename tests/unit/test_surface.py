@@ -146,7 +146,7 @@ SURFACE: dict[str, str] = {
     "savepoint.same": "def(a, b)",
     "savepoint.savepoint": "async def(name, *, key=, resume=, state=, default=)",
     "savepoint.using_world": "def(world)",
-    "agent.Agent": "class(*, name, instructions=, model=, tools=, max_turns=, effects=, resumables=, types=)",
+    "agent.Agent": "class(*, name, instructions=, model=, tools=, max_turns=, systems=, effects=, resumables=, types=)",
     "agent.Context": "class(*, world, deps, run_id, step, call_id)",
     "agent.Denied": "class(*, reason)",
     "agent.Idempotency": "pure | read | contained | composite | idempotent | keyed | once",
@@ -228,9 +228,7 @@ def test_public_records_are_frozen() -> None:
 
 def test_public_records_are_keyword_only() -> None:
     positional = {
-        name
-        for name, cls in _records().items()
-        if any(field.init and not field.kw_only for field in attrs.fields(cls))
+        name for name, cls in _records().items() if any(field.init and not field.kw_only for field in attrs.fields(cls))
     }
     assert positional == POSITIONAL
 
