@@ -77,4 +77,3 @@ def covered(key: bytes, receipts: Iterable[Receipt], forked: int) -> bool:
         for receipt in receipts
         if receipt.touches_world and receipt.key.startswith(key)
     )
-

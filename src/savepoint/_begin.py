@@ -8,7 +8,7 @@ from effects._receipt import Receipt
 
 from ._ambient import boot_id, wall_clock_s
 from ._attempt import Attempt
-from ._claim import Claim, all_dead, KernelLock, Lease, lock_path, owner_of, sweep_locks, take_lock
+from ._claim import Claim, KernelLock, Lease, all_dead, lock_path, owner_of, sweep_locks, take_lock
 from ._codec import Encoded
 from ._errors import Held, Superseded
 from ._events import Claimed, Gap, Head, Mark, Past, write_mark
@@ -58,7 +58,9 @@ async def create(
         await writer.commit(CREATE, [Gap(step=0, point=savepoint.id)], values=values, also=rows, epoch=1)
     except Superseded:
         claim.release()
-        raise Held(f"run {record.run_id} was created by another process", next=f"savepoint show {record.run_id}") from None
+        raise Held(
+            f"run {record.run_id} was created by another process", next=f"savepoint show {record.run_id}"
+        ) from None
     except BaseException:
         claim.release()
         raise
@@ -110,7 +112,9 @@ async def claim_run(
         await writer.commit(CLAIM, [Claimed(epoch=epoch, forked=standing.past.forked)], also=rows, epoch=epoch)
     except Superseded:
         claim.release()
-        raise Held(f"run {record.run_id} was claimed by another process", next=f"savepoint show {record.run_id}") from None
+        raise Held(
+            f"run {record.run_id} was claimed by another process", next=f"savepoint show {record.run_id}"
+        ) from None
     except BaseException:
         claim.release()
         raise

@@ -269,4 +269,3 @@ def check_chain(rows: Iterable[Row], *, start: int, chain: bytes, head: Head) ->
         number += count_of(row.body)
     if number != head.count or chain != head.chain:
         raise Corrupt(f"the events end at {number}, the head says {head.count}", next="savepoint verify")
-

@@ -253,4 +253,3 @@ def rules_of(effect: Effect[..., Any] | None, receipt: Receipt) -> Rules:
         window_s=(effect.window_s or 0.0) * (1 - WINDOW_MARGIN),
         max_age_s=effect.max_age_s,
     )
-

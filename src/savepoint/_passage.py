@@ -40,7 +40,20 @@ INLINE_ARGUMENTS = 512
 class Passage:
     """What one performed effect goes through; lives as long as the call."""
 
-    __slots__ = ("arguments", "call", "effect", "frame", "idempotency", "inner", "held", "journal", "key", "receipt", "step", "tried")
+    __slots__ = (
+        "arguments",
+        "call",
+        "effect",
+        "frame",
+        "held",
+        "idempotency",
+        "inner",
+        "journal",
+        "key",
+        "receipt",
+        "step",
+        "tried",
+    )
 
     def __init__(
         self,
@@ -154,6 +167,8 @@ class Passage:
     async def _enter(self, body: Body) -> object:
         journal = self.journal
         alone = self.effect.writes_world and bool(journal.world.systems)
+        value: object = None
+        raised: Exception | None = None
         async with contextlib.AsyncExitStack() as stack:
             if self.idempotency is not Idempotency.COMPOSITE:
                 with self._held_by_the_gate(alone=alone):
@@ -355,7 +370,7 @@ async def ask_outside(effect: Effect[..., Any], current: CurrentCall) -> Finding
     token = CURRENT.set(current)
     try:
         return await effect.prober(current.call)
-    except Exception:  # noqa: BLE001  a network that lost the answer will hardly carry the question
+    except Exception:
         return Unknown()
     finally:
         CURRENT.reset(token)

@@ -23,7 +23,6 @@ from ._run import RunStatus
 from ._settle import Failing, settle_doubts
 from ._world import World
 
-
 _CONTROL = (Superseded, Halted, Stopped, Parked, Abandoned, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 
@@ -135,10 +134,11 @@ async def _unwrapped(program: Awaitable[Any]) -> Any:
 
 
 def _first(group: BaseExceptionGroup[BaseException], kind: type[BaseException]) -> BaseException | None:
-    found: BaseException | None = group.subgroup(kind)
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    for each in group.exceptions:
+        found = _first(each, kind) if isinstance(each, BaseExceptionGroup) else each
+        if isinstance(found, kind):
+            return found
+    return None
 
 
 async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
@@ -148,9 +148,7 @@ async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
         await attempt.journal.finish()
     await attempt.claim.rest()
     await attempt.end(status, **how)
-    return Played(
-        status=status, error=how.get("error"), step=attempt.journal.step, warnings=tuple(attempt.warnings)
-    )
+    return Played(status=status, error=how.get("error"), step=attempt.journal.step, warnings=tuple(attempt.warnings))
 
 
 @contextlib.contextmanager
@@ -163,9 +161,7 @@ def _scope(attempt: Attempt, world: World) -> Generator[None]:
         if why := await pass_gap(attempt.journal, point):
             attempt.warnings.append(f"no savepoint at step {attempt.journal.step}: {why}")
         # A handler further out sees the point too; what it returns is what the program goes on with.
-        return await savepoint(
-            point.name, key=point.key, resume=point.resume, state=point.state, default=point.default
-        )
+        return await savepoint(point.name, key=point.key, resume=point.resume, state=point.state, default=point.default)
 
     token = LAYER.set(attempt.journal)
     try:
@@ -180,4 +176,3 @@ async def call(resume: Bound, world: World, run_id: str) -> Any:
     arguments = {name: run_id if value == CURRENT_RUN else value for name, value in resume.arguments.items()}
     with until_abandoned():
         return await resume.resumable.enter(world, arguments)
-

@@ -131,9 +131,7 @@ async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -
     journal = attempt.journal
     if effect.prober is None:
         return False
-    arguments = await arguments_of(
-        attempt.store, receipt.arguments, receipt.arguments_object, attempt.registry.types
-    )
+    arguments = await arguments_of(attempt.store, receipt.arguments, receipt.arguments_object, attempt.registry.types)
     current = CurrentCall(
         call=effect.recall(arguments),
         keyed=lambda: journal.idempotency_key(receipt.key, receipt.step),
@@ -184,9 +182,7 @@ def _by_probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt, choi
     return decision, rows
 
 
-async def _apply(
-    attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt, decision: Decision
-) -> None:
+async def _apply(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt, decision: Decision) -> None:
     """What a decision about one call means."""
     match decision.choice:
         case Choice.REDO:

@@ -22,6 +22,7 @@ Migration = Callable[[Fields], Fields]
 """Takes the fields that a version stored (of an enum: `{"member": name}`), returns those of the next version."""
 
 MARK = "__portable__"
+RESERVED = frozenset({"effects", "savepoint", "agent"})
 
 
 @frozen(kw_only=True, eq=False)
@@ -97,12 +98,15 @@ def plan_of(cls: type) -> Plan | None:
 def portable(name: str, *, version: int = 1) -> Callable[[C], C]:
     """Gives an enum, attrs class or dataclass its stable name; stands above the decorator that makes the class.
 
-    Raises `Usage` for other classes and for those that their own fields cannot build.
+    Raises `Usage` for other classes, for those that their own fields cannot build, and for a name that begins like this
+    project's own (`savepoint/`, ...): no user value may have the bytes of a savepoint.
     """
     if not name or not name.isprintable() or version < 1:
         raise Usage(f"portable({name!r}, version={version}): a printable name and a version of at least 1 are needed")
 
     def mark(cls: C) -> C:
+        if name.partition("/")[0] in RESERVED and cls.__module__.partition(".")[0] not in RESERVED:
+            raise Usage(f"{name!r} is a name of this project's own", next="begin it with a name of yours")
         plan = _enum_plan(cls, name, version) if issubclass(cls, Enum) else _record_plan(cls, name, version)
         setattr(cls, MARK, plan)
         return cls

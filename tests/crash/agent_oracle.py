@@ -119,7 +119,7 @@ def _needless(kind: str, key: str, life: Life, allowed: Allowed) -> list[str]:
         return []
     if allowed.no_questions:
         return ["a question, although its probe is final and true"]
-    if key in life.unsettled and life.entered:
+    if key in life.unsettled and life.entered and not life.answered:
         return [f"{list(life.entered)} were entered before a question"]
     return [] if key in life.unsettled or life.entered else ["a question without an open intent"]
 

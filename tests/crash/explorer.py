@@ -121,7 +121,9 @@ class Explorer:
             strict=scenario.strict,
             no_questions=scenario.no_questions,
             lost_world=bool(lost),
-            fresh=any("R0" in point for each in self.references() if each.ended for point in each.ended.points.values()),
+            fresh=any(
+                "R0" in point for each in self.references() if each.ended for point in each.ended.points.values()
+            ),
         )
         return [f"{self.scenario}: {plan}: {what}" for what in complaints(history, self.references(), allowed)]
 
@@ -158,8 +160,14 @@ def _looks(waiting: int) -> list[Any]:
 
 
 def _ended(said: Json) -> Ended:
-    steps = {name: {int(step): text for step, text in said[name].items()} for name in ("points", "ids")}
-    return Ended(**{**said, **steps, "answered": [tuple(each) for each in said["answered"]]})
+    return Ended(
+        value=said["value"],
+        world=said["world"],
+        points={int(step): text for step, text in said["points"].items()},
+        ids={int(step): text for step, text in said["ids"].items()},
+        receipts=said["receipts"],
+        answered=[(kind, effect, choice) for kind, effect, choice in said["answered"]],
+    )
 
 
 def _arrivals(report: Json) -> list[Kill]:

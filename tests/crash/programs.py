@@ -13,7 +13,7 @@ from outside import TAG, enter
 
 from effects import Call, Effect, Idempotency, NotPerformed, Performed, Unknown, branch, effect
 from effects._call import CURRENT
-from savepoint import Cell, KeyValue, Log, Registry, World, Workspace, resumable, savepoint
+from savepoint import Cell, KeyValue, Log, Registry, Workspace, World, resumable, savepoint
 from savepoint._point import current_world
 
 TRANSCRIPT = Cell("transcript", Log, default=Log())
@@ -141,7 +141,7 @@ async def _shy(call: Call) -> Performed[str] | NotPerformed | Unknown:
     return Unknown() if outside.first_time(f"probe of {call.arguments['x']}") else _found(True)
 
 
-def _found(final: bool) -> Performed[str] | NotPerformed:  # noqa: FBT001
+def _found(final: bool) -> Performed[str] | NotPerformed:
     current = CURRENT.get()
     assert current is not None
     act = outside.performed(outside.here(), current.idempotency_key)
@@ -207,7 +207,7 @@ async def at(tag: str, performed: Effect[..., Any], *arguments: object) -> Any:
 
 async def together(*parts: tuple[str, Effect[..., Any], object], apart: bool = True) -> list[Any]:
     """Concurrent calls, in branches of their own or as mere siblings; what they raised is returned."""
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     async def one(name: str, performed: Effect[..., Any], argument: object) -> Any:
         arguments = argument if isinstance(argument, tuple) else (argument,)
@@ -226,7 +226,7 @@ async def together(*parts: tuple[str, Effect[..., Any], object], apart: bool = T
 
 
 async def _all(waiting: Sequence[Awaitable[Any]]) -> list[Any]:
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     return await asyncio.gather(*waiting)
 
@@ -362,7 +362,9 @@ class Scenario:
     """reads may be taken again, so their number differs from an unkilled run's"""
 
 
-def turn(*calls: tuple[str, Effect[..., Any], object] | Callable[[list[Any]], tuple[str, Effect[..., Any], object]]) -> Turn:
+def turn(
+    *calls: tuple[str, Effect[..., Any], object] | Callable[[list[Any]], tuple[str, Effect[..., Any], object]],
+) -> Turn:
     """One call, or several concurrent ones in branches; a function makes its call from the transcript."""
 
     async def run(said: list[Any]) -> Any:
@@ -380,7 +382,7 @@ def turn(*calls: tuple[str, Effect[..., Any], object] | Callable[[list[Any]], tu
 
 @resumable("crash/program")
 async def program(world: World, name: str, step: int, extra: object = None) -> list[Any]:
-    from scenarios import SCENARIOS  # noqa: PLC0415  they are made of what stands here
+    from scenarios import SCENARIOS
 
     scenario = SCENARIOS[name]
     while step < len(scenario.turns):

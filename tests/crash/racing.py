@@ -136,7 +136,9 @@ def stop(place: Path) -> None:
     entered = len(outside.entered(place / "outside"))
     os.kill(stopped, signal.SIGCONT)
     os.waitpid(stopped, 0)
-    _report(place, said, into, written=_rows(place) != before, entered=len(outside.entered(place / "outside")) - entered)
+    _report(
+        place, said, into, written=_rows(place) != before, entered=len(outside.entered(place / "outside")) - entered
+    )
 
 
 def _rows(place: Path) -> list[object]:
@@ -149,7 +151,7 @@ def _report(place: Path, said: int, into: int, **more: object) -> None:
     with os.fdopen(said) as pipe:
         met = [json.loads(line)[1] for line in pipe]
     acts = len(outside.ledger(place / "outside"))
-    print(json.dumps({"met": met, "acts": acts, "all": len(outside.entered(place / "outside")), **more}))
+    sys.stdout.write(json.dumps({"met": met, "acts": acts, "all": len(outside.entered(place / "outside")), **more}))
 
 
 if __name__ == "__main__":

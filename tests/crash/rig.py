@@ -153,7 +153,7 @@ async def _unsettled(store: SqliteStore) -> list[str]:
         return []
     decided = {
         (idempotency_key(record.lineage, question.step, question.key), question.tried)
-        for question, decision in await _decided(store, record)
+        for question, _ in await _decided(store, record)
     }
     receipts = await _receipts(store, record.lineage)
     return [
@@ -209,7 +209,8 @@ def serve() -> None:
     """Answers each request line with `{killed, report}`; a child that fails reports its traceback."""
     _warm_up()
     for line in sys.stdin:
-        print(json.dumps(_forked(json.loads(line))), flush=True)
+        sys.stdout.write(json.dumps(_forked(json.loads(line))) + "\n")
+        sys.stdout.flush()
 
 
 def _warm_up() -> None:
@@ -251,7 +252,11 @@ class Server:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env()
+            [sys.executable, "-P", __file__, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env(),
         )
 
     def attempt(self, request: Json) -> Json:
@@ -299,4 +304,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve()
     else:
-        print(json.dumps(live(json.loads(sys.argv[2]))))
+        sys.stdout.write(json.dumps(live(json.loads(sys.argv[2]))))

@@ -23,9 +23,9 @@ from programs import (
     old_send,
     other_send,
     pay,
+    pure,
     put,
     put_and_send,
-    pure,
     read_put,
     read_send,
     same_send,
@@ -136,9 +136,7 @@ SCENARIOS: dict[str, Scenario] = {
         refused=frozenset({1, 2}),
         strict=True,
     ),
-    "workspace": Scenario(
-        turns=[turn(("l", line, "one")), turn(("s", send, 1)), turn(("m", line, "two"))], files=True
-    ),
+    "workspace": Scenario(turns=[turn(("l", line, "one")), turn(("s", send, 1)), turn(("m", line, "two"))], files=True),
     "workspace, refused": Scenario(
         turns=[turn(("l", line, "one")), turn(("s", send, 1)), turn(("m", line, "two"))],
         files=True,

@@ -71,9 +71,7 @@ def test_the_last_receipts_cut_off_park_the_run_too(servers: list[Server], stopp
     assert attempt(servers[0], stopped)["status"] == "waiting"
 
 
-def test_who_says_redo_goes_on_and_what_was_done_since_is_not_done_again(
-    servers: list[Server], memory: Path
-) -> None:
+def test_who_says_redo_goes_on_and_what_was_done_since_is_not_done_again(servers: list[Server], memory: Path) -> None:
     assert attempt(servers[0], memory, scenario="composite", kill=["body.after", 2], first=True)["killed"]
     assert len(outside.ledger(memory / "outside")) == 1
     flip(memory, rows(memory, EVENT)[-1], "body", 0.5)

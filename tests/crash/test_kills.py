@@ -13,14 +13,16 @@ from savepoint.testing import CrashPoint
 EXHAUSTIVE = bool(os.environ.get("CRASH_EXHAUSTIVE"))
 SAMPLED = 4
 """Pairs of kills a scenario that the default run tries."""
-ELSEWHERE = frozenset({
-    # Of the agent loop, which has a suite of its own.
-    CrashPoint.REPLY_BEFORE,
-    CrashPoint.REPLY_AFTER,
-    # Intents are withdrawn in the commit that ends the attempt.
-    CrashPoint.WITHDRAW_BEFORE,
-    CrashPoint.WITHDRAW_AFTER,
-})
+ELSEWHERE = frozenset(
+    {
+        # Of the agent loop, which has a suite of its own.
+        CrashPoint.REPLY_BEFORE,
+        CrashPoint.REPLY_AFTER,
+        # Intents are withdrawn in the commit that ends the attempt.
+        CrashPoint.WITHDRAW_BEFORE,
+        CrashPoint.WITHDRAW_AFTER,
+    }
+)
 
 
 @pytest.fixture

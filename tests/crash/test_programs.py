@@ -25,9 +25,7 @@ ONCE, READ, KEYED = Idempotency.ONCE, Idempotency.READ, Idempotency.KEYED
 CONTAINED, COMPOSITE = Idempotency.CONTAINED, Idempotency.COMPOSITE
 
 
-async def lived(
-    body: Any, store: MemoryStore, *effects: Any, world: World | None = None, **more: Any
-) -> RunResult:
+async def lived(body: Any, store: MemoryStore, *effects: Any, world: World | None = None, **more: Any) -> RunResult:
     """One attempt of a run whose program is `body`; its function has the same name in each."""
     program = resumable("test/program")(body)
     registry = Registry([program], effects=effects)
@@ -211,7 +209,7 @@ async def test_a_program_that_fails_without_asking_again_for_what_was_performed_
 
 async def test_an_error_of_the_host_gives_the_claim_back() -> None:
     class Full(KeyValue):
-        async def fork(self, contents: Any, *, at: bytes | None, place: Path) -> KeyValue:
+        async def fork(self, contents: Any, *, at: bytes | None, place: Path) -> Any:
             raise OSError("no space left")
 
     fails = [True]
@@ -239,8 +237,7 @@ async def test_of_two_restarts_of_one_run_one_wins() -> None:
     await lived(program, store)
     restarts = (lived(program, store, if_exists="restart") for _ in range(2))
     met = await asyncio.gather(*restarts, return_exceptions=True)
-    assert sorted(type(each) for each in met if isinstance(each, Exception)) == [Held]
-    assert sum(isinstance(each, RunResult) for each in met) == 1
+    assert {type(each) for each in met} == {Held, RunResult}
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------
@@ -302,7 +299,7 @@ async def test_two_equal_calls_are_compensated_twice_and_the_host_is_not_touched
 
     async def program(world: World) -> list[str]:
         await note()  # performed, and not asked for again when the compensations run
-        return await asyncio.gather(team("a"), team("b"))
+        return list(await asyncio.gather(team("a"), team("b")))
 
     store, world = MemoryStore(), World({"kv": host})
     decided = 0
@@ -367,7 +364,7 @@ async def test_bodies_that_perform_calls_which_run_alone_do_not_wait_for_each_ot
             return await fetch(name)
 
     async def program(world: World) -> list[str]:
-        return await asyncio.gather(part("a"), part("b"), part("c"))
+        return list(await asyncio.gather(part("a"), part("b"), part("c")))
 
     async with asyncio.timeout(10):
         result = await lived(program, MemoryStore(), world=World({"kv": KeyValue()}))
@@ -397,9 +394,7 @@ async def test_who_waits_for_what_was_not_asked_yet_does_not_spin() -> None:
             looked[levels[0]] += 1
             return super()._missing(levels)
 
-    missed = Receipt(
-        key=b"m" * 16, step=0, effect="e", version=1, idempotency=ONCE, status=Status.PERFORMED, number=1
-    )
+    missed = Receipt(key=b"m" * 16, step=0, effect="e", version=1, idempotency=ONCE, status=Status.PERFORMED, number=1)
     guard = Counting(past=(missed,))
     guard.new_step(0)
     frames = [Frame(key=name * 16) for name in (b"a", b"b", b"c")]

@@ -14,8 +14,8 @@ from savepoint import (
     Point,
     Registry,
     RunStatus,
-    World,
     Workspace,
+    World,
     at_savepoint,
     fork_program,
     hydrate,
@@ -72,7 +72,7 @@ def all_of(root: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in [root, *sorted(root.rglob("*"))]:
         status = path.lstat()
-        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        content = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
         found[str(path.relative_to(root))] = (status.st_mode, status.st_mtime_ns, status.st_ino, content)
     return found
 

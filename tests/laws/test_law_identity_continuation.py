@@ -9,7 +9,7 @@ from savepoint import Cell, Log, MemoryStore, Point, Registry, World, at_savepoi
 from savepoint._point import using_world
 from savepoint._strategies import values
 
-SEEN = Cell("seen", Log, default=Log())
+SEEN: Cell[Log[Any]] = Cell("seen", Log, default=Log())
 LAST = Cell("last", object, default=None)
 
 

@@ -9,8 +9,20 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from savepoint import Cell, KeyValue, MemoryStore, Point, Registry, World, Workspace, at_savepoint, hydrate, resumable
-from savepoint import savepoint, using_world
+from savepoint import (
+    Cell,
+    KeyValue,
+    MemoryStore,
+    Point,
+    Registry,
+    Workspace,
+    World,
+    at_savepoint,
+    hydrate,
+    resumable,
+    savepoint,
+    using_world,
+)
 
 NESTED = Cell("nested", dict, default={})
 WRITE = st.tuples(st.sampled_from(["cell", "inside", "key", "argument"]), st.sampled_from("abc"), st.integers(0, 9))

@@ -5,7 +5,7 @@ processes are `tests/crash`; here the programs are random instead of chosen.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ from savepoint._run import run_key
 from savepoint._store import Space
 from savepoint.testing import arm
 
-TRANSCRIPT = Cell("transcript", Log, default=Log())
+TRANSCRIPT: Cell[Log[Any]] = Cell("transcript", Log, default=Log())
 
 
 @mutable
@@ -244,7 +244,7 @@ async def points(script: Any) -> int:
 
 
 @asynccontextmanager
-async def fresh_outside() -> AsyncIterator[Outside]:
+async def fresh_outside() -> AsyncGenerator[Outside]:
     outside.done, outside.answers, outside.told = Counter(), {}, []
     yield outside
 

@@ -21,8 +21,8 @@ from savepoint import (
     Point,
     Registry,
     Types,
-    World,
     Workspace,
+    World,
     at_savepoint,
     digest,
     hydrate,
@@ -42,8 +42,8 @@ class Ticket:
     tags: frozenset[str]
 
 
-STATE = Cell("state", object, default=None)
-LOG = Cell("log", Log, default=Log())
+STATE: Cell[Any] = Cell("state", object, default=None)
+LOG: Cell[Log[Any]] = Cell("log", Log, default=Log())
 
 
 @resumable("law/elsewhere")
@@ -71,7 +71,7 @@ async def entered(store: Any, point: bytes) -> list[Any]:
 async def main(place: str, points: Iterable[str]) -> None:
     async with open_store(Path(place), create=False) as store:
         for point in points:
-            print(digest(await entered(store, bytes.fromhex(point))).hex())
+            sys.stdout.write(digest(await entered(store, bytes.fromhex(point))).hex() + "\n")
 
 
 def contents() -> list[Any]:
@@ -104,7 +104,8 @@ async def test_another_interpreter_goes_on_as_a_fork_in_this_one_does(tmp_path: 
         for point, result in here:
             assert same(await entered(store, point), result)
     for seed in ("0", "1", "random"):
-        printed = subprocess.run(
+        printed = await asyncio.to_thread(
+            subprocess.run,
             [sys.executable, __file__, str(tmp_path / "store"), *(point.hex() for point, _ in here)],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,

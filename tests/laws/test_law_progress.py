@@ -77,7 +77,7 @@ async def walk(world: World, step: int, extra: Any = None) -> list[int]:
     while step < 3:
         await send(step)
         step += 1
-        published = Told.gap(world, step) if step == 2 else {"resume": walk.at(step), "state": [BAG]}
+        published: dict[str, Any] = Told.gap(world, step) if step == 2 else {"resume": walk.at(step), "state": [BAG]}
         await savepoint("step", **published)
         world[BAG].pop("deep", None)
         if step == Told.stop_after:

@@ -4,12 +4,13 @@ import asyncio
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from agent import Agent, Idempotency, Reply, Result, RunStatus, decide, resume, run, tool
 from agent._answer import Answer, Wanted
+from agent._message import ToolMessage
 from agent.testing import ScriptedModel, call, calls, say
 from effects._failure import Failure
 from savepoint import (
@@ -422,7 +423,7 @@ async def test_a_result_of_50_mb_is_kept_whole_shown_cut_and_not_made_again(tmp_
         assert result.status is RunStatus.COMPLETED
         assert len(outcomes(result)[0]) == 50_000_000
     assert done == ["large"]
-    shown = [message.text for message in model.requests[-1].messages if hasattr(message, "call_id")]
+    shown = [message.text for message in model.requests[-1].messages if isinstance(message, ToolMessage)]
     assert len(shown[0]) < 50_000
 
 
@@ -457,7 +458,7 @@ class Moody:
     """A model that answers what it is told to, whatever that is, until `answers` are used up; then sensibly."""
 
     name = "moody"
-    settings: dict[str, object] = {}
+    settings: ClassVar[dict[str, object]] = {}
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

@@ -51,7 +51,11 @@ def receipts(draw: st.DrawFn) -> list[Receipt]:
 
 
 def keys_of(known: Sequence[Receipt], some: st.DataObject) -> set[bytes]:
-    return set(some.draw(st.lists(st.sampled_from(known), max_size=3).map(lambda found: [r.key for r in found]))) if known else set()
+    return (
+        set(some.draw(st.lists(st.sampled_from(known), max_size=3).map(lambda found: [r.key for r in found])))
+        if known
+        else set()
+    )
 
 
 @given(known=receipts(), levels=st.lists(paths | st.just(()), max_size=3), some=st.data())
@@ -125,7 +129,9 @@ def test_a_call_is_covered_where_the_fork_holds_all_that_it_and_its_parts_wrote(
 
 
 @given(known=receipts(), some=st.data())
-def test_an_answer_is_depended_on_once_something_outside_came_after_it(known: list[Receipt], some: st.DataObject) -> None:
+def test_an_answer_is_depended_on_once_something_outside_came_after_it(
+    known: list[Receipt], some: st.DataObject
+) -> None:
     if not known:
         return
     read = evolve(some.draw(st.sampled_from(known)), idempotency=Idempotency.READ)

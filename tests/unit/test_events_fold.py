@@ -77,7 +77,9 @@ def test_bytes_depend_on_the_events_alone(some: list[Event]) -> None:
     assert write_events(some) == write_events([numbered(event, 7) for event in some])
 
 
-@given(head=st.builds(Head, count=st.integers(0, 2**40), chain=digests, step=st.integers(0, 99), epoch=st.integers(0, 9)))
+@given(
+    head=st.builds(Head, count=st.integers(0, 2**40), chain=digests, step=st.integers(0, 99), epoch=st.integers(0, 9))
+)
 def test_a_head_comes_back(head: Head) -> None:
     assert read_head(Row(key=LINEAGE, body=write_head(head), digest=b"")) == head
 
@@ -103,7 +105,8 @@ def test_an_unknown_kind_of_event_is_refused_and_not_skipped() -> None:
 
 def replay(some: list[tuple[int, Event]], start: int) -> tuple[dict[tuple[int, bytes], Receipt], int, bytes | None]:
     """Every receipt is looked up anew in the whole history: slow, and as the rule is told."""
-    snapshots = [(start - 1, None), *[(n, event.world) for n, event in some if isinstance(event, Snapshotted)]]
+    snapshots: list[tuple[int, bytes | None]] = [(start - 1, None)]
+    snapshots += [(n, event.world) for n, event in some if isinstance(event, Snapshotted)]
     found: dict[tuple[int, bytes], Receipt] = {}
     for number, event in some:
         if not isinstance(event, Called):
@@ -113,7 +116,8 @@ def replay(some: list[tuple[int, Event]], start: int) -> tuple[dict[tuple[int, b
         # Stale: some later claim started from a fork that is older than this change of the world.
         stale = receipt.touches_world and any(number > forked for forked in later_forks)
         found[receipt.step, receipt.key] = evolve(receipt, stale=stale)
-    return found, *snapshots[-1]
+    forked, world = snapshots[-1]
+    return found, forked, world
 
 
 @given(some=st.lists(events, max_size=14), start=st.integers(1, 6), gaps=st.sets(st.integers(0, 20), max_size=3))
@@ -162,7 +166,13 @@ def test_a_row_that_is_missing_is_damage(
         check_chain(rows, start=start, chain=chain, head=head)
 
 
-@given(groups=groups, start=st.integers(0, 9), chain=digests, other=st.lists(events, min_size=1, max_size=3), some=st.data())
+@given(
+    groups=groups,
+    start=st.integers(0, 9),
+    chain=digests,
+    other=st.lists(events, min_size=1, max_size=3),
+    some=st.data(),
+)
 def test_a_row_that_was_exchanged_is_damage(
     groups: list[list[Event]], start: int, chain: bytes, other: list[Event], some: st.DataObject
 ) -> None:

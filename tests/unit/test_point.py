@@ -1,7 +1,7 @@
 """What a handler may do with a published savepoint: hold it, let it go on, persist it, fork it, abandon it."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -188,7 +188,7 @@ async def test_a_point_that_is_left_in_the_middle_of_persisting_is_not_persisted
         await slow.asked.wait()
 
     with at_savepoint(leave):
-        await in_a_world(World({"kv": slow}))
+        await in_a_world(World({"kv": cast("Any", slow)}))
     slow.go.set()
     with pytest.raises(Usage, match="was left already"):
         await tasks[0]
@@ -326,7 +326,7 @@ async def abandon(point: Point) -> None:
 
 
 @resumable("point/tidy")
-async def tidy(world: World, act: bool, gap: bool) -> None:
+async def tidy(world: World, *, act: bool, gap: bool) -> None:
     try:
         with handler(look, look_aside), at_savepoint(kept([]), name="unrelated"):
             await savepoint("gap", resume=rest.at(1, []))
@@ -343,11 +343,10 @@ async def look_aside() -> str:
 
 
 @pytest.mark.parametrize(("act", "gap"), [(False, False), (True, False), (False, True)])
-async def test_an_abandoned_program_unwinds_and_does_nothing_outside(act: bool, gap: bool) -> None:
+async def test_an_abandoned_program_unwinds_and_does_nothing_outside(*, act: bool, gap: bool) -> None:
     seen: list[Any] = []
-    with at_savepoint(kept(seen)), pytest.raises((Abandoned, Refused)):
-        with at_savepoint(abandon):
-            await tidy.function(World(), act, gap)
+    with at_savepoint(kept(seen)), pytest.raises((Abandoned, Refused)), at_savepoint(abandon):
+        await tidy.function(World(), act=act, gap=gap)
     assert sent == ["finally seen"]
     assert seen == []
     await send("afterwards")
@@ -355,11 +354,11 @@ async def test_an_abandoned_program_unwinds_and_does_nothing_outside(act: bool, 
 
 
 @pytest.mark.parametrize(("act", "gap"), [(False, False), (True, False), (False, True)])
-async def test_an_abandoned_run_is_cancelled_and_told_so_once(act: bool, gap: bool) -> None:
+async def test_an_abandoned_run_is_cancelled_and_told_so_once(*, act: bool, gap: bool) -> None:
     seen: list[Any] = []
     store = MemoryStore()
     with at_savepoint(kept(seen)), at_savepoint(abandon, name="gap"):
-        result = await run_program(tidy.at(act, gap), store=store, run_id="r")
+        result = await run_program(tidy.at(act=act, gap=gap), store=store, run_id="r")
     assert result.status is RunStatus.CANCELLED
     assert sent == ["finally seen"]
     assert seen == [End(status="abandoned")]
@@ -388,7 +387,7 @@ async def test_an_outer_handler_abandons_through_an_inner_one() -> None:
         return await savepoint(point.name, resume=point.resume)
 
     with pytest.raises((Abandoned, Refused)), at_savepoint(abandon), at_savepoint(inner):
-        await tidy.function(World(), True, False)
+        await tidy.function(World(), act=True, gap=False)
     assert sent == ["finally seen"]
 
 

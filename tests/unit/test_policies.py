@@ -1,7 +1,7 @@
 """What a known run id means: four policies against each state that a run can be in."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -98,7 +98,7 @@ async def call(store: MemoryStore, given: str, **options: Any) -> Any:
 
 
 @asynccontextmanager
-async def in_state(state: str) -> AsyncIterator[MemoryStore]:
+async def in_state(state: str) -> AsyncGenerator[MemoryStore]:
     """A store in which run `r` was brought into `state` by running it."""
     store = MemoryStore()
     Told.how = state
@@ -177,7 +177,7 @@ async def test_each_policy_in_each_state(state: str, policy: str) -> None:
 async def test_a_restart_over_a_call_in_doubt_must_be_explicit() -> None:
     async with in_state("waiting") as store:
         Told.how = ""
-        with pytest.raises(Conflict, match="has calls in doubt .* a restart would forget them"):
+        with pytest.raises(Conflict, match=r"has calls in doubt .* a restart would forget them"):
             await call(store, "new", if_exists="restart")
         result = await call(store, "new", if_exists="restart", abandon=True)
     assert (result.status, result.value) == (RunStatus.COMPLETED, "new")

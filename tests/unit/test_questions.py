@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent import Agent, Denied, Idempotency, Result, RunStatus, decide, resume, run, tool
+from agent._message import ToolMessage
 from agent.testing import ScriptedModel, call, calls, say
 from effects import effect
 from effects._question import CHOICES, Choice, Decision, Question, QuestionKind, choices
@@ -243,7 +244,7 @@ async def waits(store: Any, turns: list[Any] = TWO) -> list[Question]:
 
 
 def outcomes(result: Result) -> list[Any]:
-    return [each for each in list(result.transcript)[2:-1]]
+    return list(result.transcript)[2:-1]
 
 
 async def test_two_approvals_of_one_reply_are_two_questions_each_answered_on_its_own(tmp_path: Any) -> None:
@@ -291,7 +292,7 @@ async def test_a_denied_call_is_told_to_the_model_and_nothing_else_stops() -> No
     result = await resume("r", agent=agent, store=store)
     assert ledger == ["look x"]
     assert outcomes(result) == [Denied(reason="no"), "x", Denied(reason="no")]
-    told = [message.text for message in model.requests[-1].messages if hasattr(message, "call_id")]
+    told = [message.text for message in model.requests[-1].messages if isinstance(message, ToolMessage)]
     assert told == ["Denied: no", "x", "Denied: no"]
 
 
@@ -335,6 +336,7 @@ async def test_the_turn_limit_holds_over_all_attempts_and_a_grant_goes_on_from_t
     agent, model = limited()
     await dies(CrashPoint.GAP_AFTER, store, run(agent, "go", run_id="r", store=store))
     asked_in_all = model.asked
+    ids: set[str] = set()
     for _ in range(3):
         agent, model = limited()
         result = await resume("r", agent=agent, store=store)
@@ -342,8 +344,10 @@ async def test_the_turn_limit_holds_over_all_attempts_and_a_grant_goes_on_from_t
         assert result.status is RunStatus.WAITING
         (question,) = result.questions
         assert (question.kind, question.verdicts) == (QuestionKind.BUDGET, (Choice.GRANT, Choice.FAIL))
+        ids.add(question.id)
     assert asked_in_all == 4, "a resume started the count again"
-    await decide("r", question.id, "grant", store=store, value=2)
+    await decide("r", ids.pop(), "grant", store=store, value=2)
+    assert not ids, "the same question had several ids"
     agent, model = limited()
     result = await resume("r", agent=agent, store=store)
     assert (result.status, result.output, model.asked) == (RunStatus.COMPLETED, "done", 2)

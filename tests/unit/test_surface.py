@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -31,8 +32,8 @@ def shape(value: Any) -> str:
         case type() if issubclass(value, BaseException):
             root = "Exception" if issubclass(value, Exception) else "BaseException"
             return f"{root}({_parameters(value)})"
-        case type() if hasattr(value, "__members__"):
-            return " | ".join(value)
+        case type() if issubclass(value, Enum):
+            return " | ".join(str(each.value) for each in value)
         case type():
             return f"class({_parameters(value)})"
         case _ if inspect.isfunction(value):

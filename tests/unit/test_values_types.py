@@ -155,3 +155,8 @@ def test_a_record_is_no_enum():
 def test_version_zero_is_corrupt():
     with pytest.raises(Corrupt):
         loads(dumps(OLD(1)).replace(b"test/person\x01", b"test/person\x00"), types=Types([OLD]))
+
+
+def test_a_user_class_cannot_take_the_name_of_a_savepoint():
+    with pytest.raises(Usage, match="project's own"):
+        portable("savepoint/form")(Enum("Form", {"RED": 1}))
