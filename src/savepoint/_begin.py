@@ -11,7 +11,7 @@ from ._attempt import Attempt
 from ._claim import Claim, KernelLock, Lease, all_dead, lock_path, owner_of, sweep_locks, take_lock
 from ._codec import Encoded
 from ._errors import Held, Superseded
-from ._events import Claimed, Gap, Head, Mark, Past, write_mark
+from ._events import Claimed, Gap, Head, Mark, Past, read_head, write_head, write_mark
 from ._form import Savepoint
 from ._gap import point_key
 from ._journal import Journal
@@ -19,7 +19,7 @@ from ._past import Standing
 from ._questions import read_decisions
 from ._resumable import Registry
 from ._run import Recovery, RunRecord, RunStatus, former_key, read_run, run_key, write_run
-from ._store import Space, Store, Transaction
+from ._store import Row, Space, Store, Transaction
 from ._world import World
 from ._writer import CLAIM, CREATE, Writer
 
@@ -46,8 +46,9 @@ async def create(
 
     def rows(tx: Transaction, head: Head) -> None:
         tx.expect(Space.RUN, run_key(record.run_id), standing)
-        if former is not None:
+        if former is not None and before is not None:
             tx.write(Space.RUN, former_key(former), write_run(former))
+            _fence(tx, before)
         tx.write(Space.RUN, run_key(record.run_id), write_run(record))
         mark = Mark(point=savepoint.id, name=savepoint.name, count=head.count, chain=head.chain)
         tx.write(Space.POINT, point_key(record.lineage, 0), write_mark(mark))
@@ -55,6 +56,7 @@ async def create(
 
     try:
         standing = await _digest_of(store, record.run_id, former)
+        before = None if former is None else await store.read(Space.HEAD, former.lineage)
         await writer.commit(CREATE, [Gap(step=0, point=savepoint.id)], values=values, also=rows, epoch=1)
     except Superseded:
         claim.release()
@@ -69,6 +71,13 @@ async def create(
         store=store, registry=registry, record=record, claim=claim, journal=journal, host=host, savepoint=savepoint,
         past=Past(),
     )  # fmt: skip
+
+
+def _fence(tx: Transaction, before: Row) -> None:
+    """Ends the former lineage's writing: an owner that was stopped past its lease would still be its head's writer."""
+    head = read_head(before)
+    tx.expect(Space.HEAD, before.key, before.digest)
+    tx.write(Space.HEAD, before.key, write_head(evolve(head, epoch=head.epoch + 1)))
 
 
 async def _digest_of(store: Store, run_id: str, record: RunRecord | None) -> bytes | None:

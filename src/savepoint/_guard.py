@@ -96,6 +96,8 @@ class Guard:
 
     async def quiet(self, timeout_s: float | None) -> bool:
         """Whether all bodies and branches have ended, at once or within this time (None: however long it takes)."""
+        if not self._open:
+            return True
         try:
             async with asyncio.timeout(timeout_s):
                 while self._open:

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from effects._failure import Failure
 from effects._question import Question, QuestionKind
+from effects._receipt import UNSETTLED
 
 from ._ambient import fresh_bytes, wall_clock_s
 from ._begin import claim_run, create
@@ -20,7 +21,7 @@ from ._events import LINEAGE_SIZE, Mark, read_head
 from ._form import form_of, plain_ids, read_form, savepoint_of
 from ._past import Standing, find_mark, may_repeat, read_lineage, read_marks, read_standing
 from ._play import Played, leave, play
-from ._questions import open_questions
+from ._questions import open_questions, question_id, read_decisions
 from ._resumable import Bound, Registry
 from ._run import IfExists, Recovery, RunRecord, RunStatus, read_run, run_key
 from ._store import Space, Store
@@ -146,7 +147,7 @@ async def fork_program(
     repeat = await may_repeat(store, parent.lineage, step, mark)
     fresh = evolve(
         parent,
-        run_id=fork_id or f"{run_id}-fork-{fresh_bytes(3).hex()}",
+        run_id=f"{run_id}-fork-{fresh_bytes(3).hex()}" if fork_id is None else fork_id,
         lineage=fresh_bytes(LINEAGE_SIZE),
         status=RunStatus.RUNNING,
         attempts=0,
@@ -183,15 +184,23 @@ async def _may_restart(store: Store, record: RunRecord, registry: Registry, *, a
     lease = await owner_of(store, run_key(record.run_id))
     if lease is not None and alive(store, record.lineage, lease):
         raise Held(f"run {record.run_id} is running in process {lease.process}", next="wait for it, or stop that process")
+    if abandon or record.status is RunStatus.COMPLETED:
+        return
+    # Also what no attempt has asked about yet: the process may have died just before.
+    standing = await read_standing(store, record.lineage, registry)
+    answered = await read_decisions(store, record.lineage, registry.types)
     doubts = [
-        question.id
-        for question in await open_questions(store, record.lineage, registry.types)
-        if question.kind is QuestionKind.IN_DOUBT
+        receipt.effect
+        for receipt in standing.past.receipts.values()
+        if receipt.idempotency.doubtful
+        and receipt.status in UNSETTLED
+        and question_id(record.lineage, QuestionKind.IN_DOUBT, receipt) not in answered
     ]
-    if doubts and not abandon:
+    if doubts or standing.damage:
+        what = f"calls in doubt ({', '.join(doubts)})" if doubts else f"damaged receipts ({standing.damage})"
         raise Conflict(
-            f"run {record.run_id} has calls in doubt ({', '.join(doubts)}): a restart would forget them",
-            next=f"savepoint decide {record.run_id} {doubts[0]} VERDICT first, or restart with abandon",
+            f"run {record.run_id} has {what}: a restart would forget them",
+            next=f"savepoint resume {record.run_id} and answer its questions, or restart with abandon",
         )
 
 

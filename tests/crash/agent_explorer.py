@@ -10,8 +10,9 @@ from typing import Any
 
 import outside
 from agent_oracle import Allowed, Ended, History, Life, complaints
-from agent_rig import AgentServer, FreshServer, Json, asked_at
-from agents import TASKS
+from agent_rig import Json
+from agent_server import AgentServer, FreshServer, asked_at
+from agent_tasks import TASKS
 from attrs import define, field, fields
 
 LIVES = 12

@@ -60,7 +60,7 @@ class Explorer:
         kills = dict(plan.kills)
         ended: Ended | None = None
         for index in range(LIVES):
-            if lives and lives[-1].status == "waiting":
+            if lives and lives[-1].status == "waiting" and not any(life.open_before for life in lives):
                 waiting = len(lives[-1].questions)
                 lives += [self._life(place, {**setting, "answer": how}, plan, 1)[0] for how in _looks(waiting)]
             life, report = self._life(place, {**setting, "kill": kills.get(index), "answer": bool(lives)}, plan, index)
@@ -102,13 +102,10 @@ class Explorer:
     # -- judging --------------------------------------------------------------------------------------------------
 
     def references(self) -> tuple[History, ...]:
-        """Unkilled runs: with and without refused savepoints, parts started in either order."""
+        """Unkilled runs: as the scenario is, and without its refused savepoints."""
         if not self._references:
-            self._references = tuple(
-                self.history(Plan(), refuse=refuse, reversed=order)[0]
-                for refuse in (True, False)
-                for order in (False, True)
-            )
+            refuse = (True, False) if SCENARIOS[self.scenario].refused else (True,)
+            self._references = tuple(self.history(Plan(), refuse=each)[0] for each in refuse)
         return self._references
 
     def judge(self, plan: Plan) -> list[str]:
@@ -155,7 +152,7 @@ class Explorer:
 
 
 def _looks(waiting: int) -> list[Any]:
-    """What is tried before the answers: resuming with none of them, and with one of several."""
+    """What is tried before the first answers: resuming with none of them, and with one of several."""
     return [None, "one"] if waiting > 1 else [None]
 
 

@@ -34,7 +34,7 @@ _place: Path | None = None
 
 def live_at(place: Path) -> None:
     """Puts the outside of this process into the directory `place`."""
-    global _place
+    global _place  # noqa: PLW0603  one process, one outside
     place.mkdir(exist_ok=True)
     _place = place
 

@@ -3,6 +3,7 @@
 Each performance has a tag, its logical place in the program; the outside counts by tags.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -26,8 +27,6 @@ class Setting:
 
     first = True
     """it is the run's first process"""
-    reversed = False
-    """concurrent parts are started in the opposite order"""
     refuse = True
     """savepoints that the scenario refuses are refused"""
 
@@ -138,10 +137,10 @@ async def shy(x: object) -> str:
 
 @shy.probe
 async def _shy(call: Call) -> Performed[str] | NotPerformed | Unknown:
-    return Unknown() if outside.first_time(f"probe of {call.arguments['x']}") else _found(True)
+    return Unknown() if outside.first_time(f"probe of {call.arguments['x']}") else _found(final=True)
 
 
-def _found(final: bool) -> Performed[str] | NotPerformed:
+def _found(*, final: bool) -> Performed[str] | NotPerformed:
     current = CURRENT.get()
     assert current is not None
     act = outside.performed(outside.here(), current.idempotency_key)
@@ -150,12 +149,12 @@ def _found(final: bool) -> Performed[str] | NotPerformed:
 
 @sure.probe
 async def _sure(call: Call) -> Performed[str] | NotPerformed:
-    return _found(True)
+    return _found(final=True)
 
 
 @weak.probe
 async def _weak(call: Call) -> Performed[str] | NotPerformed:
-    return _found(False)
+    return _found(final=False)
 
 
 @effect("lost", idempotency=Idempotency.ONCE)
@@ -207,7 +206,6 @@ async def at(tag: str, performed: Effect[..., Any], *arguments: object) -> Any:
 
 async def together(*parts: tuple[str, Effect[..., Any], object], apart: bool = True) -> list[Any]:
     """Concurrent calls, in branches of their own or as mere siblings; what they raised is returned."""
-    import asyncio
 
     async def one(name: str, performed: Effect[..., Any], argument: object) -> Any:
         arguments = argument if isinstance(argument, tuple) else (argument,)
@@ -219,16 +217,7 @@ async def together(*parts: tuple[str, Effect[..., Any], object], apart: bool = T
         except Exception as error:
             return f"error {error}"
 
-    order = list(reversed(parts)) if Setting.reversed else list(parts)
-    found = dict(zip([each[0] for each in order], await _all([one(*each) for each in order]), strict=True))
-    assert asyncio.current_task() is not None
-    return [found[name] for name, *_ in parts]
-
-
-async def _all(waiting: Sequence[Awaitable[Any]]) -> list[Any]:
-    import asyncio
-
-    return await asyncio.gather(*waiting)
+    return list(await asyncio.gather(*(one(*each) for each in parts)))
 
 
 def composite(name: str) -> Callable[[Callable[[int], Any]], Effect[..., Any]]:

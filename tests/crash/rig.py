@@ -54,7 +54,7 @@ def live(request: Json) -> Json:
     if shift := request.get("clock_s", 0):
         real = time.time
         time.time = lambda: real() + shift  # type: ignore[assignment]  # this process's wall clock was moved
-    for name in ("first", "reversed", "refuse"):
+    for name in ("first", "refuse"):
         setattr(programs.Setting, name, request.get(name, getattr(programs.Setting, name)))
     if request.get("sabotage"):
         SABOTAGES[request["sabotage"]]()

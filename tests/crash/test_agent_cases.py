@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_rig import AgentServer, FreshServer, Story
+from agent_server import AgentServer, FreshServer, Story
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from agent_explorer import AgentExplorer, Plan
-from agent_rig import AgentServer, FreshServer
-from agents import LONGER, ONE_CALL, THREE_CALLS
+from agent_server import AgentServer, FreshServer
+from agent_tasks import LONGER, ONE_CALL, THREE_CALLS
 
 from savepoint._crashpoint import CrashPoint
 

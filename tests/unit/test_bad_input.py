@@ -76,6 +76,10 @@ ODD_IDS = [
 ]
 
 
+def children(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
 @pytest.mark.parametrize("run_id", NO_IDS, ids=ascii)
 async def test_what_is_no_run_id_is_refused_before_anything_happens(run_id: Any, tmp_path: Path) -> None:
     async with open_store(tmp_path / "s") as store:
@@ -86,14 +90,14 @@ async def test_what_is_no_run_id_is_refused_before_anything_happens(run_id: Any,
 
 
 async def test_any_other_text_is_an_id_and_no_part_of_a_path_or_of_sql(tmp_path: Path) -> None:
-    before = sorted(path.name for path in tmp_path.iterdir())
+    before = children(tmp_path)
     async with open_store(tmp_path / "s") as store:
         for run_id in ODD_IDS:
             world = World({run_id: KeyValue({})})
             result = await run_program(rest.at(), store=store, run_id=run_id, world=world)
             assert (result.run_id, result.status) == (run_id, RunStatus.COMPLETED)
         assert len(await store.scan(Space.RUN)) == len(ODD_IDS)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [*before, "s"]
+    assert children(tmp_path) == [*before, "s"]
     names = {path.name for path in (tmp_path / "s").rglob("*")}
     assert not [name for name in names if any(odd in name for odd in ("passwd", "DROP", "中文", "xxx"))]
 

@@ -68,6 +68,8 @@ async def act(what: str) -> None:
     log.append(what)
     if what == "doubtful":
         raise TimeoutError("no answer")
+    if what == "deadly":
+        raise Killed
 
 
 @resumable("policy/work")
@@ -87,6 +89,8 @@ async def work(world: World, step: int, given: str) -> str:
             await act("doubtful")
         case "orphaned":
             raise Killed
+        case "killed in a call":
+            await act("deadly")
         case _:
             return given
     return given
@@ -109,7 +113,7 @@ async def in_state(state: str) -> AsyncGenerator[MemoryStore]:
         case "running":
             running = asyncio.create_task(call(store, "old"))
             await Told.entered.wait()
-        case "orphaned":
+        case "orphaned" | "killed in a call":
             with pytest.raises(Killed):
                 await call(store, "old")
             async with store.commit() as tx:  # its kernel lock is free; a store in memory has none
@@ -119,7 +123,7 @@ async def in_state(state: str) -> AsyncGenerator[MemoryStore]:
                 await call(store, "old")
         case _:
             await call(store, "old")
-    status = {"none": None, "orphaned": "running"}.get(state, state)
+    status = {"none": None, "orphaned": "running", "killed in a call": "running"}.get(state, state)
     found = await find_run(store, "r")
     assert (found and found.status.value) == status
     Told.how = "waiting" if state == "waiting" else ""
@@ -182,6 +186,25 @@ async def test_a_restart_over_a_call_in_doubt_must_be_explicit() -> None:
         result = await call(store, "new", if_exists="restart", abandon=True)
     assert (result.status, result.value) == (RunStatus.COMPLETED, "new")
     assert log == ["first", "doubtful", "first"]
+
+
+async def test_a_restart_sees_the_doubt_that_nobody_has_asked_about_yet() -> None:
+    async with in_state("killed in a call") as store:
+        with pytest.raises(Conflict, match="has calls in doubt .policy/act."):
+            await call(store, "new", if_exists="restart")
+        result = await call(store, "new", if_exists="restart", abandon=True)
+    assert (result.status, result.value) == (RunStatus.COMPLETED, "new")
+
+
+async def test_a_restart_ends_the_writing_of_the_former_lineage() -> None:
+    async with in_state("interrupted") as store:
+        before = await get_run(store, "r")
+        head = await store.read(Space.HEAD, before.lineage)
+        await call(store, "new", if_exists="restart")
+        after = await store.read(Space.HEAD, before.lineage)
+    assert head is not None
+    assert after is not None
+    assert after.digest != head.digest
 
 
 async def test_a_policy_that_does_not_exist_is_refused_before_anything_happens() -> None:
