@@ -318,7 +318,7 @@ class Turn:
                 outcome = failure_of(error)
         if scene.watched:
             failed, text = isinstance(outcome, Failure), render(outcome, SHOWN)
-            scene.on_event(CallEnded(call_id=each.call.id, tool=each.call.tool, failed=failed, text=text))
+            scene.on_event(CallEnded(call_id=each.call.id, tool=each.call.tool, failed=failed, text=text, known=frame.known))
         return _encoded(frame.outcome, outcome)
 
 

@@ -41,6 +41,8 @@ class CallEnded:
     failed: bool
     text: str
     """the outcome as the model is shown it, cut"""
+    known: bool = False
+    """from the receipt of an earlier attempt, or a decision: nothing was performed now"""
 
 
 @frozen(kw_only=True)

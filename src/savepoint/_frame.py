@@ -56,6 +56,8 @@ class Frame:
     """the calls made directly here were approved one by one: each writes an intent, which consumes the approval"""
     outcome: "Encoded | None" = None
     """of the newest call made directly here, so that a transcript need not encode it again"""
+    known: bool = False
+    """the newest call made directly here was answered from its receipt"""
     reached: bool = False
     """a call made under this frame came as far as the layer"""
     note: object = None

@@ -119,6 +119,7 @@ class Passage:
     async def _known(self, receipt: Receipt) -> object:
         """The recorded result, or the recorded error raised."""
         self.journal.guard.reuse(self.key)
+        self.frame.known = True
         await self._bring_back(receipt)
         if receipt.outcome is None:
             return None

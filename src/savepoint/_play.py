@@ -70,19 +70,12 @@ async def _played(attempt: Attempt) -> Played:
         async with attempt.world() as world:
             attempt.journal.world = world
             return await _enter(attempt, world)
-    except Parked:
-        return await _end(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else RunStatus.WAITING)
+    except (Parked, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as stop:
+        return await _stopped(attempt, stop)
     except Stopped as stopped:
         return await _end(attempt, RunStatus.INTERRUPTED, error=_failure(stopped.cause))
     except Failing as failing:
         return await _end(attempt, RunStatus.FAILED, error=failing.failure)
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-        status = RunStatus.CANCELLED if attempt.claim.cancel_wanted else RunStatus.INTERRUPTED
-        played = await _end(attempt, status)
-        if status is RunStatus.CANCELLED and (task := asyncio.current_task()) is not None:
-            task.uncancel()
-            return played
-        raise
     except Exception:
         # Before the program was entered: the claim is given back, so that the cause can be mended and resumed.
         await _end(attempt, RunStatus.INTERRUPTED)
@@ -91,6 +84,23 @@ async def _played(attempt: Attempt) -> Played:
         with contextlib.suppress(SavepointError):  # the store may be what fails: then the free lock tells it
             await _end(attempt, RunStatus.INTERRUPTED)
         raise
+
+
+async def _stopped(attempt: Attempt, stop: BaseException) -> Played:
+    """Ends an attempt that waits, or that somebody stops. What stopped it goes on, unless it was a wish about the run."""
+    waits = isinstance(stop, Parked) or attempt.journal.parked
+    status = RunStatus.WAITING if waits else RunStatus.INTERRUPTED
+    played = await _end(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else status)
+    task = asyncio.current_task()
+    if attempt.claim.cancel_wanted and task is not None:
+        task.uncancel()
+        return played
+    if not isinstance(stop, Parked):
+        raise stop
+    if task is not None and task.cancelling():
+        # The caller's cancellation met a call in flight, which is in doubt now: the run waits, and the caller is told.
+        raise asyncio.CancelledError from stop
+    return played
 
 
 async def _enter(attempt: Attempt, world: World) -> Played:

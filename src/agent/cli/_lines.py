@@ -42,7 +42,7 @@ def as_json(event: Progress) -> dict[str, object] | None:
             arguments = plain(event.arguments)
             return {"event": "call", "call": event.call_id, "tool": event.tool, "arguments": arguments}
         case CallEnded():
-            outcome: dict[str, object] = {"failed": event.failed, "text": event.text}
+            outcome: dict[str, object] = {"failed": event.failed, "known": event.known, "text": event.text}
             return {"event": "outcome", "call": event.call_id, "tool": event.tool, **outcome}
         case Saved():
             return {"event": "savepoint", "step": event.step}
@@ -74,8 +74,7 @@ def as_line(event: Progress) -> str:
         case CallBegan():
             return f"  call {event.call_id} {event.tool}({arguments_of(event.arguments, WIDTH)})"
         case CallEnded():
-            return (
-                f"  {'failed' if event.failed else 'done'} {event.call_id} {event.tool}: {one_line(event.text, WIDTH)}"
-            )
+            how = "known" if event.known else "failed" if event.failed else "done"
+            return f"  {how} {event.call_id} {event.tool}: {one_line(event.text, WIDTH)}"
         case Saved():
             return f"savepoint at step {event.step}"

@@ -67,8 +67,11 @@ class _Display:
         time = f" {took:.1f} s" if began is not None and took >= _SLOW_S else ""
         given = "" if began is None else arguments_of(began.arguments, max(8, room // 2 - len(event.tool) - 2))
         sign, style = ("✗", "red") if event.failed else ("✓", "green")
+        if event.known:
+            sign, style = "=", "cyan"
         call = f"{event.tool}({given})"
-        outcome = one_line(event.text.removeprefix("Failed: "), max(8, room - len(call) - len(time) - 3))
+        words = f"{event.text.removeprefix('Failed: ')}{' (from its receipt)' if event.known else ''}"
+        outcome = one_line(words, max(8, room - len(call) - len(time) - 3))
         return Text.assemble(
             (f"  {sign} ", style), (printable(event.tool), "bold"), f"({given})", (f" → {outcome}", "dim"), (time, "cyan"),
             no_wrap=True, overflow="ellipsis",

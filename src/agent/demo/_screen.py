@@ -40,8 +40,9 @@ class Screen:
                 self.note(f"goes on from savepoint {step}")
             case {"event": "CallBegan", "tool": str(tool), "arguments": arguments}:
                 self._line(f"{tool:<12} {_brief(arguments)}")
-            case {"event": "CallEnded", "tool": tool, "text": str(text)} if tool not in _QUIET:
-                self._line(f"{'':<12} {self.style.arrow} {_ending(text)}")
+            case {"event": "CallEnded", "tool": tool, "text": str(text), "known": known} if tool not in _QUIET:
+                how = " (from its receipt, not made again)" if known else ""
+                self._line(f"{'':<12} {self.style.arrow} {_ending(text)}{how}")
             case {"event": "Saved", "step": step}:
                 self._line(self.style.dim(f"{'':<12} savepoint {step}"))
             case {"event": "Result", "status": str(status)}:
