@@ -314,7 +314,7 @@ class Turn:
         with in_frame(frame), in_context(context):
             try:
                 outcome: object = await each.tool(**each.arguments)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  whatever a tool raises is told to the model
                 outcome = failure_of(error)
         if scene.watched:
             failed, text = isinstance(outcome, Failure), render(outcome, SHOWN)

@@ -76,7 +76,7 @@ async def run(
     scene = _scene(agent, model, deps, on_event, max_turns or limit)
     program = take_turns.at(agent.name, agent.fingerprint(scene.model, deps), 0)
     meta: dict[str, object] = {"agent": agent.name, "input": input, "max_turns": scene.max_turns}
-    with _on_stage(scene):
+    with _OnStage(scene):
         result = await run_program(
             program,
             store=store,
@@ -113,7 +113,7 @@ async def resume(
     record = await get_run(store, run_id)
     _can_go_on(agent, record, world)
     scene = _scene(agent, model, deps, on_event, max_turns or _limit(record, agent))
-    with _on_stage(scene):
+    with _OnStage(scene):
         result = await resume_program(
             run_id,
             store=store,
@@ -147,7 +147,7 @@ async def fork(
     _same_agent(record, agent)
     _has_systems(agent, world)
     scene = _scene(agent, model, deps, on_event, _limit(record, agent))
-    with _on_stage(scene):
+    with _OnStage(scene):
         result = await fork_program(
             run_id,
             store=store,
@@ -218,7 +218,7 @@ def _scene(agent: Agent, model: Model | str | None, deps: object, on_event: OnEv
     )
 
 
-class _on_stage:
+class _OnStage:
     """The scene of the block."""
 
     def __init__(self, scene: Scene) -> None:

@@ -63,5 +63,5 @@ def error_of(failure: Failure, raises: Iterable[type[Exception]] = ()) -> Except
             return _OURS[failure.kind](*failure.details)
         kind = declared.get(failure.kind) or _builtin(failure.kind)
         return kind(failure.message) if kind else CallFailed(failure.kind, failure.message)
-    except Exception:
+    except Exception:  # noqa: BLE001
         return CallFailed(failure.kind, failure.message)

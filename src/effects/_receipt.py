@@ -55,7 +55,7 @@ class Receipt:
     """an object outside every identity: usage, provider ids"""
 
     def at_number(self, number: int) -> "Receipt":
-        """This receipt at its place among the events. (Copied by hand: it happens for every call.)"""
+        """This receipt at its place among the events. Copied by hand: it happens for every call."""
         copy = object.__new__(Receipt)
         for name in _FIELDS:
             object.__setattr__(copy, name, getattr(self, name))

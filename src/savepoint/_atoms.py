@@ -125,7 +125,7 @@ def byte_size(value: int) -> int:
 
 def real(value: float) -> bytes:
     """The shortest of the three forms that keeps the value; every NaN is one NaN."""
-    if value != value:
+    if value != value:  # noqa: PLR0124  NaN, whatever its type
         return NAN
     for lead, form in ((b"\xf9", ">e"), (b"\xfa", ">f")):
         try:

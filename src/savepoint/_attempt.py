@@ -11,7 +11,7 @@ from effects._failure import Failure
 from effects._receipt import Status
 
 from ._ambient import wall_clock_s
-from ._claim import Claim
+from ._claim import Claim, owner_of
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
 from ._events import Called, Head, Past
@@ -66,6 +66,11 @@ class Attempt:
                 await fork.discard()
                 await in_thread(shutil.rmtree, place, ignore_errors=True)
 
+    async def over(self) -> bool:
+        """Whether the commit that ends this attempt is durable: its lease was given back in it."""
+        lease = await owner_of(self.store, self.claim.run_key)
+        return lease is None or lease.epoch != self.claim.epoch
+
     async def end(
         self,
         status: RunStatus,
@@ -76,7 +81,8 @@ class Attempt:
         final: Snapshot | None = None,
     ) -> None:
         """The commit that ends this attempt: what landed, withdrawn intents, the run's status, the lease."""
-        assert may(self.record.status, status)
+        if not may(self.record.status, status):
+            raise RuntimeError(f"a run cannot go from {self.record.status} to {status}")
         world = None if not final else encode(plain_ids(final))
         record = evolve(
             self.record,

@@ -54,5 +54,5 @@ def reach(point: CrashPoint) -> None:
 
 def arm(hook: Callable[[CrashPoint], None] | None) -> None:
     """Installs the hook that every point calls (`None`: back to idle). For tests."""
-    global _armed
+    global _armed  # noqa: PLW0603
     _armed = hook

@@ -220,14 +220,14 @@ class Journal:
 
     async def guarded(self, frame: Frame, levels: tuple[bytes, ...]) -> None:
         """Returns once all that has a receipt below `levels` was asked for again; parks where nobody will."""
-        missing = await self.guard.missing(frame, levels)
-        self.must_go_on()
-        if missing:
+        if missing := await self.guard.missing(frame, levels):
+            self.must_go_on()
             await self.park([self.asking(QuestionKind.DIVERGED, receipt) for receipt in missing])
 
     async def close_step(self) -> None:
         """All that has a receipt in this step was asked for again. Called before a gap and before the program ends."""
         await self.guarded(self.root, (ROOT,))
+        self.must_go_on()
 
     def next_step(self, *, persisted: bool) -> None:
         """Goes on to the next step; once its savepoint is durable, what lies before it is past."""

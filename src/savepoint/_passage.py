@@ -161,6 +161,7 @@ class Passage:
             if self.receipt is None or self.receipt.status is Status.WITHDRAWN:
                 levels = guarded_levels(self.key, recorded=self.frame.under_reply)
                 await self.journal.guarded(self.inner, levels)
+                self.journal.must_go_on()
             yield
         finally:
             tally.running = ""
@@ -181,7 +182,7 @@ class Passage:
             journal.mine.pop(self.key, None)
             try:
                 value = await self._attempts(body)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
                 await journal.guarded(self.inner, (self.key,))
                 raised = self._fail(error)
             else:
@@ -371,7 +372,7 @@ async def ask_outside(effect: Effect[..., Any], current: CurrentCall) -> Finding
     token = CURRENT.set(current)
     try:
         return await effect.prober(current.call)
-    except Exception:
+    except Exception:  # noqa: BLE001  a probe that fails could not tell
         return Unknown()
     finally:
         CURRENT.reset(token)

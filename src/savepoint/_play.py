@@ -88,6 +88,8 @@ async def _played(attempt: Attempt) -> Played:
 
 async def _stopped(attempt: Attempt, stop: BaseException) -> Played:
     """Ends an attempt that waits, or that somebody stops. What stopped it goes on, unless it was a wish about the run."""
+    if not isinstance(stop, Parked) and await attempt.over():
+        raise stop  # it came while or after the commit that ended the attempt was made
     waits = isinstance(stop, Parked) or attempt.journal.parked
     status = RunStatus.WAITING if waits else RunStatus.INTERRUPTED
     played = await _end(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else status)
@@ -115,7 +117,7 @@ async def _enter(attempt: Attempt, world: World) -> Played:
     except Abandoned:
         attempt.warnings += await publish_end(End(status="abandoned"), world)
         return await _end(attempt, RunStatus.CANCELLED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever the program raises is how it ended
         await journal.close_step()
         attempt.warnings += await publish_end(End(status="error", value=error), world)
         return await _end(attempt, RunStatus.FAILED, error=_failure(error))

@@ -203,7 +203,7 @@ async def open_store(
     `wal=None`: a write-ahead log, except on network mounts, where only a rollback journal is safe. `busy_s`: how long
     a commit waits for another process. Raises `Missing`, `Usage` (not a store), `Corrupt`, `Newer`, `NotWritable`.
     """
-    place = Path(place).absolute()
+    place = Path(place).absolute()  # noqa: ASYNC240  reads no disk
     await in_thread(ready, place, may_create=create and not read_only, patience_s=busy_s)
     read_only = read_only or not await in_thread(_writable, place)
     mode = None if read_only else journal_mode(place, wal=wal, network=await in_thread(is_network, place))

@@ -31,7 +31,7 @@ _BEHIND = "select place, body, digest from ledger where place>? order by place l
 _WALK = "select place, body, digest from ledger where place>=? order by place"
 _BATCH = 200
 _OBJECT = "select name, kind, body from object where name=?"
-_OBJECTS = f"select name, kind, body from object where name in ({','.join('?' * _BATCH)})"
+_OBJECTS = f"select name, kind, body from object where name in ({','.join('?' * _BATCH)})"  # noqa: S608  question marks only
 # The walk carries 32 bytes a segment and ends by itself where a damaged chain leads back to itself (`union`);
 # `cross join` fixes the order of the loops, hence of the answer.
 _SEGMENTS = """

@@ -245,7 +245,7 @@ async def _discard_all(systems: Iterable[System], cause: BaseException | None) -
     for system in systems:
         try:
             await system.discard()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  the others must still be discarded
             failed.append(error)
     if cause is None and failed:
         raise failed[0]

@@ -3,10 +3,12 @@
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from zlib import crc32
 
 import outside
 from attrs import define, field, frozen
@@ -142,6 +144,20 @@ class Explorer:
             for jump in SCENARIOS[self.scenario].jumps
         ]
 
+    def states(self) -> list[Plan]:
+        """One kill for each state that a kill can leave behind, at one of the arrivals that leave it: which one depends
+        on the scenario, so that together they cover the points.
+        """
+        _, reports = self.history(Plan())
+        seed = crc32(self.scenario.encode())
+        plans: list[Plan] = []
+        for index, report in enumerate(reports):
+            for number, (_, group) in enumerate(groupby(report["arrivals"], key=itemgetter(2))):
+                same = [(point, nth) for point, nth, _ in group]
+                kill = same[(seed + number) % len(same)]
+                plans += [Plan(kills=((index, kill),), jump_s=jump) for jump in SCENARIOS[self.scenario].jumps]
+        return plans
+
     def pairs(self, first: Plan) -> Iterator[Plan]:
         """A second kill at each arrival of the processes after the first kill."""
         _, reports = self.history(first)
@@ -168,4 +184,4 @@ def _ended(said: Json) -> Ended:
 
 
 def _arrivals(report: Json) -> list[Kill]:
-    return [(point, nth) for point, count in report.get("arrivals", {}).items() for nth in range(1, count + 1)]
+    return [(point, nth) for point, nth, _ in report.get("arrivals", ())]

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -40,7 +41,7 @@ from savepoint._run import RunRecord, RunStatus
 from savepoint._sqlite import SqliteStore, open_store
 from savepoint._store import Space
 from savepoint._stored import get_value
-from savepoint.testing import count_points, kill_at
+from savepoint.testing import kill_at
 
 RUN = "run"
 Json = dict[str, Any]
@@ -60,10 +61,32 @@ def live(request: Json) -> Json:
         SABOTAGES[request["sabotage"]]()
     place = Path(request["place"])
     outside.live_at(place / "outside")
-    arrivals = count_points()
+    arrivals = _watch(place)
     if request.get("kill"):
         kill_at(CrashPoint(request["kill"][0]), request["kill"][1])
-    return {**asyncio.run(_attempt(request, place)), "arrivals": dict(arrivals)}
+    return {**asyncio.run(_attempt(request, place)), "arrivals": arrivals}
+
+
+def _watch(place: Path) -> list[tuple[str, int, str]]:
+    """Every arrival at a named point from here on: the point, how often it was reached, what would last if the process
+    died there.
+    """
+    arrivals: list[tuple[str, int, str]] = []
+    counts: Counter[str] = Counter()
+
+    def hook(point: CrashPoint) -> None:
+        counts[point] += 1
+        arrivals.append((point, counts[point], _lasting(place)))
+
+    arm(hook)
+    return arrivals
+
+
+def _lasting(place: Path) -> str:
+    """Tells states apart by the sizes of what only grows: the store's log and packs, the outside's files."""
+    grown = [*place.glob("store/store.db-wal"), *place.glob("store/packs/*"), *place.glob("outside/*")]
+    forks = sum(1 for _ in place.glob("store/forks/*"))
+    return repr([forks, *sorted((each.name, each.stat().st_size) for each in grown)])
 
 
 async def _attempt(request: Json, place: Path) -> Json:

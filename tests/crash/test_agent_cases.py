@@ -244,19 +244,20 @@ def test_a_run_is_not_continued_by_another_agent(agents: AgentServer, memory: Pa
 
 def test_sigterm_inside_a_once_call_leaves_a_question(agents: AgentServer, memory: Path) -> None:
     story = Story(agents, memory, "ONCE")
-    stopped = story.life(halt="0.0")
-    assert stopped.get("status") == "waiting"
+    assert story.life(halt="0.0").get("interrupted")
+    stopped = story.life()
+    assert (stopped["was"], stopped["status"]) == ("waiting", "waiting")
     assert asked_about(stopped) == [("in_doubt", "post", {"what": "x"})]
     assert story.ledger == []
     assert story.life(answer=True)["status"] == "completed"
     assert len(story.ledger) == 1
 
 
-def test_sigterm_beside_others_interrupts_the_run(agents: AgentServer, memory: Path) -> None:
+def test_sigterm_inside_a_once_call_beside_others_leaves_a_question_too(agents: AgentServer, memory: Path) -> None:
     story = Story(agents, memory, "READ, ONCE, CONTAINED")
     assert story.life(halt="0.1").get("interrupted")
     resumed = story.life(answer=True)
-    assert (resumed["was"], resumed["answered"], resumed["status"]) == ("interrupted", [["post", "redo"]], "completed")
+    assert (resumed["was"], resumed["answered"], resumed["status"]) == ("waiting", [["post", "redo"]], "completed")
     assert len(story.ledger) == 1
 
 

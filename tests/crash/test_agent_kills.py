@@ -36,7 +36,7 @@ def test_a_run_killed_at_any_point_ends_as_an_unkilled_one(
 ) -> None:
     explorer = AgentExplorer(servers=agents, task=name, place=memory)
     assert explorer.judge({}, reversed=True) == []
-    plans = some(explorer.singles(), name, 6)
+    plans = some(explorer.singles(), name, 8)
     assert plans
     assert explorer.judge_all(plans) == []
     assert explorer.died > len(plans) // 2  # in another order of ending, a last arrival may be missing
@@ -49,7 +49,7 @@ def test_a_kill_during_the_recovery_changes_nothing_either(
 ) -> None:
     explorer = AgentExplorer(servers=agents, task=name, place=memory)
     firsts = some(explorer.singles(), name, 10)
-    plans = [plan for first in firsts for plan in some(list(explorer.pairs(first)), name, 5)]
+    plans = [plan for first in firsts for plan in some(list(explorer.pairs(first)), name, 7)]
     assert plans
     assert explorer.judge_all(plans) == []
 

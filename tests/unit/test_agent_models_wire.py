@@ -307,7 +307,7 @@ class Endpoint(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its own word
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 

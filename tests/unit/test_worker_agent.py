@@ -65,7 +65,7 @@ async def job(tmp_path: Path) -> AsyncGenerator[Job]:
 
 
 @BOTH
-async def test_works_in_a_fork_of_the_workspace(job: Job, sandboxed: bool):  # noqa: FBT001
+async def test_works_in_a_fork_of_the_workspace(job: Job, sandboxed: bool):
     (job.host / "a.py").write_text("x = 1\n")
     found = await job.outcomes(
         calls(call("list"), call("search", pattern="x ="), call("read", path="a.py")),
@@ -101,7 +101,7 @@ async def test_a_path_that_leads_outside_is_told_to_the_model(job: Job):
 
 
 @BOTH
-async def test_an_output_of_50_mb_is_bounded_where_it_is_written(job: Job, sandboxed: bool):  # noqa: FBT001
+async def test_an_output_of_50_mb_is_bounded_where_it_is_written(job: Job, sandboxed: bool):
     (output,) = await job.outcomes(
         call("shell", command="echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last"),
         agent=worker(sandboxed=sandboxed),
@@ -116,7 +116,7 @@ async def test_an_output_of_50_mb_is_bounded_where_it_is_written(job: Job, sandb
 
 
 @BOTH
-async def test_a_command_killed_at_its_own_timeout_is_an_outcome(job: Job, sandboxed: bool):  # noqa: FBT001
+async def test_a_command_killed_at_its_own_timeout_is_an_outcome(job: Job, sandboxed: bool):
     (output,) = await job.outcomes(
         call("shell", command="echo begun; sleep 300 & sleep 300", timeout_s=0.3), agent=worker(sandboxed=sandboxed)
     )
@@ -127,7 +127,7 @@ async def test_a_command_killed_at_its_own_timeout_is_an_outcome(job: Job, sandb
     ("sandboxed", "idempotency"),
     [pytest.param(True, Idempotency.CONTAINED, marks=needs_sandbox), (False, Idempotency.ONCE)],
 )
-async def test_the_class_of_the_shell_is_in_its_receipt(job: Job, sandboxed: bool, idempotency: Idempotency):  # noqa: FBT001
+async def test_the_class_of_the_shell_is_in_its_receipt(job: Job, sandboxed: bool, idempotency: Idempotency):
     await job.run(call("shell", command="true"), agent=worker(sandboxed=sandboxed))
     receipt = (await job.receipts())["shell"]
     assert (receipt.idempotency, receipt.writes_world) == (idempotency, not sandboxed)
@@ -153,7 +153,7 @@ async def test_a_world_without_a_workspace_is_refused_with_the_option_that_gives
 
 
 @BOTH
-async def test_python_is_this_interpreter(job: Job, sandboxed: bool):  # noqa: FBT001
+async def test_python_is_this_interpreter(job: Job, sandboxed: bool):
     (output,) = await job.outcomes(
         call("shell", command="python -c 'import sys; print(sys.prefix)'"), agent=worker(sandboxed=sandboxed)
     )

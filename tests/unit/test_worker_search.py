@@ -1,5 +1,5 @@
 """Searching a workspace; the searches run as the real program."""
-# ruff: noqa: ASYNC240, FBT001, PTH208  nothing else runs in a test's loop; parameters of cases
+# ruff: noqa: ASYNC240, PTH208  nothing else runs in a test's loop; parameters of cases
 
 import asyncio
 import os

@@ -1,5 +1,5 @@
 """The shell tool and its words for a model."""
-# ruff: noqa: FBT001  nothing else runs in a test's loop; parameters of cases
+
 
 from pathlib import Path
 

@@ -100,6 +100,6 @@ def streams(*, json_only: bool) -> Generator[tuple[TextIO, TextIO]]:
 
 def _open_standard_descriptors() -> None:
     """A closed stdin, stdout or stderr would be the number of the next file opened, such as the store's."""
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004  until all three are taken
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)

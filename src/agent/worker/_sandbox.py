@@ -53,4 +53,4 @@ def _own_home() -> list[str]:
     """The user's home, unless it is a part of the system (as for `daemon`) or already covered."""
     home = Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir))
     covered = any(home.is_relative_to(path) for path in PRIVATE)
-    return [] if covered or len(home.parts) < 2 or home.parts[1] in _SYSTEM else [str(home)]  # noqa: PLR2004
+    return [] if covered or len(home.parts) < 2 or home.parts[1] in _SYSTEM else [str(home)]

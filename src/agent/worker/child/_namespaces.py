@@ -65,7 +65,7 @@ def unshare() -> None:
     user, group = os.geteuid(), os.getegid()
     _check(_libc.unshare(wanted | CLONE_NEWUSER), "unshare")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123  pathlib costs milliseconds here
+        with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
 
@@ -76,7 +76,7 @@ def furnish(layout: Layout) -> None:
     directories cover what they must, and the opened parts are bound back on top.
     """
     workspace = os.open(layout["workspace"], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-    shown = [(path, os.open(path, os.O_PATH)) for path in layout["shown"] if os.path.exists(path)]  # noqa: PTH110
+    shown = [(path, os.open(path, os.O_PATH)) for path in layout["shown"] if os.path.exists(path)]
     devices = [(f"/dev/{name}", os.open(f"/dev/{name}", os.O_PATH)) for name in DEVICES]
     _mount("", "/", "", MS_REC | MS_PRIVATE)
     _set_attributes("/", add=ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, recursive=True)
@@ -87,11 +87,11 @@ def furnish(layout: Layout) -> None:
     private = ["/dev", *_cover(layout["private"])]
     _cover(TEMPORARY, mode="1777")
     for path, opened in shown:
-        if not os.path.exists(path):  # noqa: PTH110
+        if not os.path.exists(path):
             _bind(opened, path)
     private += _cover(layout["hidden"])
     _bind(workspace, layout["place"])
-    os.makedirs(layout["home"], exist_ok=True)  # noqa: PTH103
+    os.makedirs(layout["home"], exist_ok=True)
     for path in private:
         _set_attributes(path, add=ATTR_RDONLY)
     _set_attributes(layout["place"], clear=ATTR_RDONLY)
@@ -99,14 +99,14 @@ def furnish(layout: Layout) -> None:
 
 def _cover(paths: Sequence[str], *, mode: str = "755") -> list[str]:
     """An empty directory in memory over each of `paths` that is a directory here; those covered."""
-    covered = [path for path in paths if os.path.isdir(path) and os.path.realpath(path) == path]  # noqa: PTH112
+    covered = [path for path in paths if os.path.isdir(path) and os.path.realpath(path) == path]
     for path in covered:
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
     return covered
 
 
 def _bind(opened: int, path: str) -> None:
-    os.makedirs(path, exist_ok=True)  # noqa: PTH103
+    os.makedirs(path, exist_ok=True)
     _mount(f"/proc/self/fd/{opened}", path, "", MS_BIND | MS_REC)
     os.close(opened)
 
@@ -117,12 +117,12 @@ def _furnish_devices(devices: Iterable[tuple[str, int]]) -> None:
         _mount(f"/proc/self/fd/{opened}", path, "", MS_BIND)
         _set_attributes(path, clear=ATTR_NODEV)
         os.close(opened)
-    os.mkdir("/dev/shm")  # noqa: PTH102, S108
-    os.mkdir("/dev/pts")  # noqa: PTH102
+    os.mkdir("/dev/shm")  # noqa: S108
+    os.mkdir("/dev/pts")
     _mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     links = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
     for name, target in links.items():
-        os.symlink(target, f"/dev/{name}")  # noqa: PTH211
+        os.symlink(target, f"/dev/{name}")
 
 
 def raise_loopback() -> None:
@@ -137,7 +137,7 @@ def raise_loopback() -> None:
 def drop_privileges() -> None:
     """No capability now, none to be had from any program started later (an empty bounding set, no new privileges)."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    with open("/proc/sys/kernel/cap_last_cap") as file:  # noqa: PTH123
+    with open("/proc/sys/kernel/cap_last_cap") as file:
         last = int(file.read())
     for capability in range(last + 1):
         prctl(PR_CAPBSET_DROP, capability)

@@ -46,7 +46,7 @@ def main() -> None:
     _report(code, timed_out, command.output, command.error())
 
 
-def _report(code: int, timed_out: bool, output: Output, error: bytes) -> None:  # noqa: FBT001
+def _report(code: int, timed_out: bool, output: Output, error: bytes) -> None:
     head, tail, dropped = output.kept()
     numbers = (code, int(timed_out), len(head), len(tail), dropped, len(error))
     try:
@@ -205,10 +205,10 @@ def _children() -> list[int]:
     if not LINUX:
         return []
     own, found = str(os.getpid()).encode(), list[int]()
-    for name in os.listdir("/proc"):  # noqa: PTH208  the `children` file is optional in kernels
+    for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                with open(f"/proc/{name}/stat", "rb") as file:
                     state, parent = file.read().rpartition(b") ")[2].split(maxsplit=2)[:2]
             except (FileNotFoundError, ProcessLookupError):
                 continue
