@@ -21,9 +21,10 @@ from savepoint._stored import get_value
 from ._agent import Agent
 from ._arguments import BadArguments
 from ._entries import TYPES, User
-from ._loop import SCENE, TRANSCRIPT, Scene, take_turns
+from ._loop import take_turns
 from ._model import Model, resolve_model
 from ._progress import OnEvent, Started, ignore
+from ._scene import SCENE, TRANSCRIPT, Scene
 
 
 @frozen(kw_only=True)
@@ -213,7 +214,12 @@ def _scene(agent: Agent, model: Model | str | None, deps: object, on_event: OnEv
             f"agent {agent.name} has no model", next="give it one (Agent(model=...)), or pass model= (openai:NAME, ...)"
         )
     return Scene(
-        agent=agent, model=chosen, deps=deps, run_id="", on_event=on_event, max_turns=max_turns,
+        agent=agent,
+        model=chosen,
+        deps=deps,
+        run_id="",
+        on_event=on_event,
+        max_turns=max_turns,
         specs=tuple(each.spec for each in agent.tools),
     )
 
@@ -263,7 +269,8 @@ def _same_agent(record: RunRecord, agent: Agent) -> None:
     name = record.meta.get("agent")
     if name != agent.name:
         raise Usage(
-            f"run {record.run_id} is one of agent {name!r}, not of {agent.name!r}", next="pass the agent that it started with"
+            f"run {record.run_id} is one of agent {name!r}, not of {agent.name!r}",
+            next="pass the agent that it started with",
         )
 
 
@@ -285,4 +292,3 @@ async def _result(store: Store, agent: Agent, result: RunResult) -> Result:
         warnings=result.warnings,
         may_repeat=result.may_repeat,
     )
-

@@ -22,5 +22,5 @@ def test_a_planted_fault_is_caught(sabotage: str, servers: list[Server], memory:
     scenario, words = CAUGHT[sabotage]
     explorer = Explorer(servers=servers, scenario=scenario, place=memory)
     explorer.references()
-    plans = [Plan(kills=plan.kills, sabotage=sabotage) for plan in explorer.singles()]
+    plans = [Plan(kills=plan.kills, sabotage=sabotage) for plan in explorer.states()]
     assert any(words in complaint for complaint in explorer.judge_all(plans))
