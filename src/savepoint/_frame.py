@@ -3,9 +3,6 @@
 A frame is the program itself, a call of a recorded reply, an entered body or a branch.
 """
 
-import contextlib
-from collections import Counter
-from collections.abc import Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -34,7 +31,7 @@ def component(*parts: bytes) -> bytes:
 class Tally:
     """What all views of one parent share."""
 
-    counts: Counter[bytes] = field(factory=Counter[bytes])
+    counts: dict[bytes, int] = field(factory=dict[bytes, int])
     running: str = ""
     """the outside-changing effect that runs directly under this parent"""
 
@@ -64,18 +61,31 @@ class Frame:
     """what the body wants kept with its receipt, outside every identity"""
     waiting: bool = False
     """it is held by the divergence rule, so it asks for nothing until somebody else moves"""
-    tally: Tally = field(factory=Tally)
+    _tally: Tally | None = field(default=None, alias="tally")
+
+    @property
+    def tally(self) -> Tally:
+        """Made when a call is first made here: most bodies make none."""
+        if self._tally is None:
+            self._tally = Tally()
+        return self._tally
+
+    @property
+    def called(self) -> bool:
+        """Whether a call was made under this frame."""
+        return self._tally is not None and bool(self._tally.counts)
 
     def next_key(self, effect: str, arguments: bytes) -> bytes:
         """The key of the next call of this effect with these arguments (a digest) under this frame."""
         identity = component(effect.encode(), arguments)
-        occurrence = self.tally.counts[identity]
-        self.tally.counts[identity] += 1
+        counts = self.tally.counts
+        occurrence = counts.get(identity, 0)
+        counts[identity] = occurrence + 1
         return self.key + (component(identity, occurrence.to_bytes(8, "big")) if occurrence else identity)
 
     def new_step(self) -> None:
         """Forgets the counts."""
-        self.tally = Tally()
+        self._tally = None
 
     def inside(self, key: bytes, idempotency: Idempotency) -> "Frame":
         """The frame of the body of the call `key`."""
@@ -100,14 +110,20 @@ def reply_call(ordinal: int, index: int) -> Frame:
 FRAME: ContextVar[Frame | None] = ContextVar("savepoint_frame", default=None)
 
 
-@contextlib.contextmanager
-def in_frame(frame: Frame) -> Generator[Frame]:
-    """The calls of the block are counted under `frame`."""
-    token = FRAME.set(frame)
-    try:
-        yield frame
-    finally:
-        FRAME.reset(token)
+class in_frame:  # noqa: N801  reads as the verb of a `with`
+    """The calls of the block are counted under `frame`. A class, because it stands around every body."""
+
+    __slots__ = ("_frame", "_token")
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def __enter__(self) -> Frame:
+        self._token = FRAME.set(self._frame)
+        return self._frame
+
+    def __exit__(self, *_: object) -> None:
+        FRAME.reset(self._token)
 
 
 def annotate(note: object) -> None:

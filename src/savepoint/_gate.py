@@ -1,8 +1,6 @@
 """Who may run beside whom: a call that acts outside *and* writes the world runs alone."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
 
 from attrs import field, mutable
 
@@ -24,18 +22,19 @@ class Gate:
         """Whether no body runs."""
         return not self._running
 
-    @contextlib.asynccontextmanager
-    async def running(self, key: bytes, *, alone: bool) -> AsyncGenerator[None]:
-        """The body of the call `key` runs in the block; waits for those that it must not run beside."""
-        if self.blocks(key, alone=alone):
+    def running(self, key: bytes, *, alone: bool) -> "Pass":
+        """`async with`: the body of the call `key` runs in the block; waits for those that it must not run beside."""
+        return Pass(self, key, alone)
+
+    async def enter(self, entry: tuple[bytes, bool]) -> None:
+        key, alone = entry
+        if self._running and self.blocks(key, alone=alone):
             await self._wait(key, alone=alone)
-        entry = (key, alone)
         self._running.append(entry)
-        try:
-            yield
-        finally:
-            self._running.remove(entry)
-            self._changed.set()
+
+    def leave(self, entry: tuple[bytes, bool]) -> None:
+        self._running.remove(entry)
+        self._changed.set()
 
     async def emptied(self) -> None:
         """Returns when no body runs any more."""
@@ -45,6 +44,8 @@ class Gate:
 
     def blocks(self, key: bytes, *, alone: bool) -> bool:
         """Whether the body of `key` would have to wait."""
+        if not self._running:
+            return False
         return any((alone or other_alone) and not self._steps_aside(other, key) for other, other_alone in self._running)
 
     def _steps_aside(self, other: bytes, key: bytes) -> bool:
@@ -61,3 +62,19 @@ class Gate:
                 await self._changed.wait()
         finally:
             self._waiting.remove(key)
+
+
+class Pass:
+    """One body's way through the gate. A class, because it stands around every body."""
+
+    __slots__ = ("_entry", "_gate")
+
+    def __init__(self, gate: Gate, key: bytes, alone: bool) -> None:
+        self._gate = gate
+        self._entry = (key, alone)
+
+    async def __aenter__(self) -> None:
+        await self._gate.enter(self._entry)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.leave(self._entry)

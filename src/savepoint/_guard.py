@@ -50,15 +50,16 @@ class Guard:
         self.reused.add(key)
         self._moved.set()
 
-    @contextmanager
-    def running(self, frame: Frame) -> Generator[None]:
-        """A body or branch is open: it may still ask."""
+    def running(self, frame: Frame) -> "Running":
+        """`with`: a body or branch is open, and may still ask."""
+        return Running(self, frame)
+
+    def opened(self, frame: Frame) -> None:
         self._open.add(frame)
-        try:
-            yield
-        finally:
-            self._open.discard(frame)
-            self._moved.set()
+
+    def closed(self, frame: Frame) -> None:
+        self._open.discard(frame)
+        self._moved.set()
 
     async def missing(self, frame: Frame, levels: tuple[bytes, ...]) -> list[Receipt]:
         """Waits while somebody else may still ask for what is missing below `levels`; returns what nobody will."""
@@ -98,6 +99,8 @@ class Guard:
         """Whether all bodies and branches have ended, at once or within this time (None: however long it takes)."""
         if not self._open:
             return True
+        if not self._open:
+            return True
         try:
             async with asyncio.timeout(timeout_s):
                 while self._open:
@@ -119,3 +122,19 @@ class Guard:
         """Whether all that runs inside this frame waits by this rule."""
         inner = [other for other in self._open if other is not frame and at_or_below(other.key, frame.key)]
         return bool(inner) and all(other.waiting for other in inner)
+
+
+class Running:
+    """A frame that is open. A class, because it stands around every body."""
+
+    __slots__ = ("_frame", "_guard")
+
+    def __init__(self, guard: Guard, frame: Frame) -> None:
+        self._guard = guard
+        self._frame = frame
+
+    def __enter__(self) -> None:
+        self._guard.opened(self._frame)
+
+    def __exit__(self, *_: object) -> None:
+        self._guard.closed(self._frame)

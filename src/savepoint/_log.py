@@ -3,7 +3,7 @@
 Versions of one log share a buffer, so an append costs what it adds. Normative: `design/format.md`.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from threading import Lock
@@ -139,7 +139,9 @@ class Log(Sequence[T], Generic[T]):
                 ends += lengths
                 return
             for length in lengths:
-                if length not in ends[-1:] and length not in ends:
+                if length > ends[-1]:
+                    ends.append(length)
+                elif ends[bisect_left(ends, length)] != length:
                     insort(ends, length)
 
     def settle_encoded(self) -> None:

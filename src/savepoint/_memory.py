@@ -45,7 +45,7 @@ class MemoryStore:
         for space, key, digest in unit.expected:
             if self._rows.get((space.value, key), (b"", None))[1] != digest:
                 raise stale(space, key)
-        for name, kind, body in unit.objects:
+        for name, kind, body in unit.objects.values():
             self._objects.setdefault(name, (kind, body))
         for place, row in unit.rows.items():
             if row is None:

@@ -1,7 +1,6 @@
 """One call on its way through the journal: known, or intended, entered, and landed."""
 
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +93,9 @@ class Passage:
         journal, receipt = self.journal, self.receipt
         verdict = Verdict.DO if self.key in journal.mine else journal.verdict(self.effect, receipt)
         if receipt is None or verdict is Verdict.DO:
-            async with self._outside():
-                return await self._enter(body)
+            if self.effect.idempotency.outside:
+                return await self._outside(body)
+            return await self._enter(body)
         if verdict in (Verdict.REUSE, Verdict.RAISE):
             return await self._known(receipt)
         # After a resume all questions were asked before the program was entered; a version that changed is seen here.
@@ -147,12 +147,8 @@ class Passage:
 
     # -- the body -------------------------------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def _outside(self) -> AsyncGenerator[None]:
-        """The place of a call that changes the outside: after all that was asked before, alone under its parent."""
-        if not self.effect.idempotency.outside:
-            yield
-            return
+    async def _outside(self, body: Body) -> object:
+        """A call that changes the outside: after all that was asked before, alone under its parent."""
         tally = self.frame.tally
         if tally.running:
             raise ConcurrentCalls(self.effect.name, tally.running)
@@ -162,40 +158,48 @@ class Passage:
                 levels = guarded_levels(self.key, recorded=self.frame.under_reply)
                 await self.journal.guarded(self.inner, levels)
                 self.journal.must_go_on()
-            yield
+            return await self._enter(body)
         finally:
             tally.running = ""
 
     async def _enter(self, body: Body) -> object:
-        journal = self.journal
-        alone = self.effect.writes_world and bool(journal.world.systems)
-        value: object = None
-        raised: Exception | None = None
-        async with contextlib.AsyncExitStack() as stack:
-            if self.idempotency is not Idempotency.COMPOSITE:
-                with self._held_by_the_gate(alone=alone):
-                    await stack.enter_async_context(journal.gate.running(self.key, alone=alone))
-                journal.must_go_on()
-            await self._intend()
-            journal.must_go_on()
-            await journal.claim.ensure()
-            journal.mine.pop(self.key, None)
-            try:
-                value = await self._attempts(body)
-            except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
-                await journal.guarded(self.inner, (self.key,))
-                raised = self._fail(error)
-            else:
-                await journal.guarded(self.inner, (self.key,))
-                value, raised = self._perform_or_fail(value)
+        if self.idempotency is Idempotency.COMPOSITE:
+            value, raised = await self._entered(body)
+        else:
+            value, raised = await self._through_the_gate(body)
         await self._boundary()
         if raised is not None:
             raise raised
         return value
 
-    def _held_by_the_gate(self, *, alone: bool) -> contextlib.AbstractContextManager[None]:
-        blocked = self.journal.gate.blocks(self.key, alone=alone)
-        return self.journal.guard.held(self.inner) if blocked else contextlib.nullcontext()
+    async def _through_the_gate(self, body: Body) -> tuple[object, Exception | None]:
+        journal = self.journal
+        gate, entry = journal.gate, (self.key, self.effect.writes_world and bool(journal.world.systems))
+        if gate.blocks(self.key, alone=entry[1]):
+            with journal.guard.held(self.inner):
+                await gate.enter(entry)
+        else:
+            await gate.enter(entry)
+        try:
+            journal.must_go_on()
+            return await self._entered(body)
+        finally:
+            gate.leave(entry)
+
+    async def _entered(self, body: Body) -> tuple[object, Exception | None]:
+        """Intent, lease, body, outcome: the result, or the error as a resumed program meets it."""
+        journal = self.journal
+        await self._intend()
+        journal.must_go_on()
+        await journal.claim.ensure()
+        journal.mine.pop(self.key, None)
+        try:
+            value = await self._attempts(body)
+        except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
+            await journal.guarded(self.inner, (self.key,))
+            return None, self._fail(error)
+        await journal.guarded(self.inner, (self.key,))
+        return self._perform_or_fail(value)
 
     async def _intend(self) -> None:
         """Makes the intent durable where the class needs one. A decision `redo` is consumed by the next try's intent."""
@@ -297,11 +301,7 @@ class Passage:
 
     def _land(self, status: Status, outcome: Encoded) -> None:
         note = None if self.inner.note is None else encode(self.inner.note, f"the note of {self.effect.name}")
-        receipt = evolve(
-            self.new(status, tried=self.tried),
-            outcome=outcome.digest,
-            note=None if note is None else note.digest,
-        )
+        receipt = self.new(status, tried=self.tried, outcome=outcome.digest, note=None if note is None else note.digest)
         self.journal.keep(receipt)
         self.frame.outcome = outcome
         values = [outcome, *apart(receipt, self.arguments), *(() if note is None else (note,))]
@@ -316,7 +316,7 @@ class Passage:
         """Whether one snapshot must hold the world with this outcome: by declaration, or because the body, which no
         fork undoes, performed a CONTAINED effect.
         """
-        if self.effect.writes_world or self.idempotency in _UNDONE or not self.inner.tally.counts:
+        if self.effect.writes_world or self.idempotency in _UNDONE or not self.inner.called:
             return self.effect.writes_world
         return any(
             receipt.idempotency is Idempotency.CONTAINED and below(receipt.key, self.key)
@@ -347,7 +347,7 @@ class Passage:
             why = f"{self.effect.name} gave another result than before, and this call came after it"
             await journal.park([journal.asking(QuestionKind.DIVERGED, receipt, None, why) for receipt in later])
 
-    def new(self, status: Status, *, tried: int) -> Receipt:
+    def new(self, status: Status, *, tried: int, outcome: bytes | None = None, note: bytes | None = None) -> Receipt:
         """A receipt of this call, not yet durable."""
         long = len(self.arguments.body) > INLINE_ARGUMENTS
         return Receipt(
@@ -360,6 +360,8 @@ class Passage:
             writes_world=self.effect.writes_world,
             arguments=None if long else self.arguments.body,
             arguments_object=self.arguments.digest if long else None,
+            outcome=outcome,
+            note=note,
             tried=tried,
             at=wall_clock_s(),
         )

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Generator
-from typing import Any
+from collections.abc import Coroutine, Generator
+from typing import Any, cast
 
 from attrs import evolve, frozen
 
@@ -134,10 +134,12 @@ def _failure(error: Exception) -> Failure:
     return evolve(failure, message=f"{failure.message} (next: {move})") if move else failure
 
 
-async def _unwrapped(program: Awaitable[Any]) -> Any:
+async def _unwrapped(program: Coroutine[Any, Any, Any]) -> Any:
     """What a task group wraps is raised as itself where it is no failure of the program: parking, an interruption."""
     try:
-        return await program
+        # A task of its own: before Python 3.13 a task group that fails leaves its task marked as cancelled, which must
+        # not be taken for a cancellation of the run.
+        return await asyncio.create_task(program)
     except BaseExceptionGroup as group:
         for kind in _CONTROL:
             if (found := _first(group, kind)) is not None:
@@ -145,12 +147,11 @@ async def _unwrapped(program: Awaitable[Any]) -> Any:
         raise
 
 
-def _first(group: BaseExceptionGroup[BaseException], kind: type[BaseException]) -> BaseException | None:
-    for each in group.exceptions:
-        found = _first(each, kind) if isinstance(each, BaseExceptionGroup) else each
-        if isinstance(found, kind):
-            return found
-    return None
+def _first(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("tuple[BaseException, ...]", error.exceptions)
+        return next((found for each in inner if (found := _first(each, kind)) is not None), None)
+    return error if isinstance(error, kind) else None
 
 
 async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:

@@ -182,13 +182,14 @@ async def _publish(point: Point, installed: tuple[_Installed, ...]) -> Any:
 
 
 async def _ask(point: Point, installed: _Installed, position: int) -> Any:
+    token = _HANDLERS.set(_HANDLERS.get()[:position])
     try:
-        with _outward(position):
-            return await installed.handle(point)
+        return await installed.handle(point)
     except Abandon:
         LAYER.set(Unwinding(installed, LAYER.get()))
         raise Abandoned(point.name) from None
     finally:
+        _HANDLERS.reset(token)
         point.consume()
 
 

@@ -49,6 +49,12 @@ class Bound:
         return Bound(resumable=self.resumable, arguments={**self.arguments, **more})
 
 
+def _plain_parameters(resumable: "Resumable[..., Any]") -> tuple[str, ...]:
+    parameters = resumable.signature.parameters.values()
+    plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
+    return tuple(each.name for each in parameters) if plain else ()
+
+
 def _without_world(resumable: "Resumable[..., Any]") -> inspect.Signature:
     signature = inspect.signature(resumable.function)
     return signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -65,9 +71,13 @@ class Resumable(Generic[P, R]):
     """from an older version of the arguments to the next one"""
     signature: inspect.Signature = field(init=False, repr=False, default=Factory(_without_world, takes_self=True))
     """without the world"""
+    plain: tuple[str, ...] = field(init=False, repr=False, default=Factory(_plain_parameters, takes_self=True))
+    """its parameters, if each can be given by position; else none"""
 
     def at(self, *args: P.args, **kwargs: P.kwargs) -> Bound:
         """This function with these arguments. Raises `TypeError` where they do not fit the signature."""
+        if not kwargs and len(args) == len(self.signature.parameters) == len(self.plain):
+            return Bound(resumable=self, arguments=dict(zip(self.plain, args, strict=True)))
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return Bound(resumable=self, arguments=dict(bound.arguments))

@@ -5,6 +5,7 @@ stored, so a savepoint costs what its turn added.
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ._codec import Encoded, decode, decode_all, named_logs, names_logs
@@ -16,16 +17,19 @@ from ._types import Types
 Logs = dict[bytes, Log[Any]]
 
 
-def put_value(tx: Transaction, encoded: Encoded, store: Store) -> Callable[[], None]:
-    """Adds a value, its logs and their elements to a unit of work.
+def put_value(
+    tx: Transaction, encoded: Encoded, store: Store, known: AbstractSet[bytes] = frozenset()
+) -> Callable[[], None]:
+    """Adds a value, its logs and their elements to a unit of work, but for the objects that are `known` to be stored.
 
     Returns what to call once the work is durable: it notes how far each log is stored (never before: after a failed
     commit the segments must be written again).
     """
-    tx.put(encoded.digest, encoded.body)
+    if encoded.digest not in known:
+        tx.put(encoded.digest, encoded.body)
     if not encoded.logs:
         return _nothing
-    noted = [log for log in encoded.logs if _put_log(tx, log, store)]
+    noted = [log for log in encoded.logs if _put_log(tx, log, store, known)]
 
     def durable() -> None:
         for log in noted:
@@ -39,14 +43,15 @@ def _nothing() -> None:
     return None
 
 
-def _put_log(tx: Transaction, log: Log[Any], store: Store) -> bool:
+def _put_log(tx: Transaction, log: Log[Any], store: Store, known: AbstractSet[bytes]) -> bool:
     for segment in segments(log, log.stored(store)):
         for element in segment.elements:
             for inner in element.logs:
                 # Written whole where it is not stored yet; it is marked with the log that holds it, not on its own.
-                _put_log(tx, inner, store)
+                _put_log(tx, inner, store, known)
         for name, body in segment.objects:
-            tx.put(name, body)
+            if name not in known:
+                tx.put(name, body)
         tx.put(segment.root, segment.body, Kind.SEGMENT)
     return len(log) > 0
 

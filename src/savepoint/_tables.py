@@ -64,7 +64,7 @@ class Tables:
         return None
 
     def _write(self, unit: Unit) -> None:
-        for item in unit.objects:
+        for item in unit.objects.values():
             self._run(_PUT, item)
         for (space, key), row in unit.rows.items():
             if row is None:

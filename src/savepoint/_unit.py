@@ -19,8 +19,8 @@ class Unit:
 
     def __init__(self, *, sync: bool) -> None:
         self.sync = sync
-        self.objects: list[tuple[bytes, int, bytes]] = []
-        """name, kind, body"""
+        self.objects: dict[bytes, tuple[bytes, int, bytes]] = {}
+        """name -> name, kind, body; each once, however often it is put"""
         self.rows: dict[tuple[str, bytes], tuple[bytes, bytes] | None] = {}
         """space, key -> body, digest; `None`: deleted"""
         self.expected: list[tuple[Space, bytes, bytes | None]] = []
@@ -29,7 +29,7 @@ class Unit:
     def put(self, name: bytes, body: bytes, kind: Kind = Kind.OBJECT) -> None:
         if len(name) != SIZE or (kind is Kind.SEGMENT and len(body) < SIZE):
             raise Usage(f"object {name.hex()} has no name of {SIZE} bytes, or is a segment without the root before it")
-        self.objects.append((name, int(kind), body))
+        self.objects[name] = name, int(kind), body
 
     def write(self, space: Space, key: bytes, body: bytes) -> bytes:
         if not key:

@@ -180,14 +180,13 @@ def _blob(walk: Walk, value: Blob, depth: int) -> object:
 def _items(walk: Walk, items: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
     if depth >= DEPTH:
         raise Offence(f"nested deeper than {DEPTH} (or it holds itself)")
-    index = 0
     normal: list[Any] = []
     walk.out += head(ARRAY, len(items))
     try:
-        for index, item in enumerate(items):
-            normal.append(walk.put(item, depth + 1))
+        for item in items:
+            normal.append(walk.put(item, depth + 1))  # noqa: PERF401  how far it came is the offender's place
     except Offence as offence:
-        offence.trail.append(f"[{index}]")
+        offence.trail.append(f"[{len(normal)}]")
         raise
     return normal
 

@@ -58,6 +58,8 @@ class Writer:
     _changes: dict[str, Any] = field(factory=dict[str, Any], init=False)
     """fields of the head that the next commit changes"""
     _values: list[Encoded] = field(factory=list[Encoded], init=False)
+    _known: set[bytes] = field(factory=set[bytes], init=False)
+    """objects of the newest commit: a reply is named by its receipt first and by the transcript next"""
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     @property
@@ -119,7 +121,7 @@ class Writer:
                 tx.expect(Space.HEAD, self.lineage, self.digest)
                 head = self._append(tx, events, changes)
                 digest = tx.write(Space.HEAD, self.lineage, write_head(head))
-                durable = [put_value(tx, value, self.store) for value in values]
+                durable = [put_value(tx, value, self.store, self._known) for value in values]
                 if also is not None:
                     also(tx, head)
         except Stale as error:
@@ -131,6 +133,7 @@ class Writer:
                 self._written(head, digest, events, first, durable)
             raise
         self._written(head, digest, events, first, durable)
+        self._known = {value.digest for value in values} if events else self._known
         reach(boundary.after)
 
     def _append(self, tx: Transaction, events: Sequence[Event], changes: dict[str, Any]) -> Head:
