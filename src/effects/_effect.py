@@ -25,10 +25,10 @@ AMBIGUOUS: tuple[type[BaseException], ...] = (TimeoutError, asyncio.CancelledErr
 """Errors after which nobody knows whether a `KEYED` or `ONCE` call happened, whatever the effect."""
 
 
-def _names(declared: "Effect[..., Any]") -> frozenset[str]:
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+def _names(declared: "Effect[..., Any]") -> Mapping[str, None]:
     parameters = declared.signature.parameters.values()
-    return frozenset(each.name for each in parameters) if all(each.kind in kinds for each in parameters) else frozenset()
+    plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
+    return dict.fromkeys(each.name for each in parameters) if plain else {}
 
 
 def _is_receipted(declared: "Effect[..., Any]") -> bool:
@@ -60,8 +60,8 @@ class Effect(Generic[P, R]):
     body: Body[P, R]
     """The real implementation; calling it directly leaves no receipt."""
     signature: inspect.Signature
-    named: frozenset[str] = field(init=False, default=Factory(_names, takes_self=True))
-    """the parameters, if every one can be given by name; else empty"""
+    named: Mapping[str, None] = field(init=False, default=Factory(_names, takes_self=True))
+    """the parameters in order, if each can be given by position or by name; else empty"""
     receipted: bool = field(init=False, default=Factory(_is_receipted, takes_self=True))
     prober: Probe[R] | None = field(init=False, default=None, on_setattr=setters.NO_OP)
     compensation: "Effect[[Call, R], None] | None" = field(init=False, default=None, on_setattr=setters.NO_OP)
@@ -92,11 +92,14 @@ class Effect(Generic[P, R]):
 
     def identify(self, *args: Any, **kwargs: Any) -> Mapping[str, object]:
         """What identifies a call: its bound arguments, or what `identity` makes of them."""
+        # All given and nothing to default: `inspect` would take 20 us to say the same.
+        whole = len(args) == len(self.named) if args and not kwargs else kwargs.keys() == self.named
+        if not (self.named and whole):
+            bound = self.bound(*args, **kwargs)
+            return bound.arguments if self.identity is None else self.identity(*bound.args, **bound.kwargs)
         if self.identity is not None:
             return self.identity(*args, **kwargs)
-        if not args and kwargs.keys() == self.named:
-            return kwargs  # all by name, nothing to default: `inspect` would take 20 us to say the same
-        return self.bound(*args, **kwargs).arguments
+        return kwargs or dict(zip(self.named, args, strict=True))
 
     def recall(self, arguments: Mapping[str, object]) -> Call:
         """A recorded call, for probes, compensations and people: it has `arguments` only and enters no body."""

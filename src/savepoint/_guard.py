@@ -99,8 +99,6 @@ class Guard:
         """Whether all bodies and branches have ended, at once or within this time (None: however long it takes)."""
         if not self._open:
             return True
-        if not self._open:
-            return True
         try:
             async with asyncio.timeout(timeout_s):
                 while self._open:

@@ -32,8 +32,8 @@ def _position() -> None:
     """Receipts are matched by position, not by effect and arguments."""
 
     def next_key(self: Frame, effect: str, arguments: bytes) -> bytes:
-        count = self.tally.counts[b""]
-        self.tally.counts[b""] += 1
+        count = self.tally.counts.get(b"", 0)
+        self.tally.counts[b""] = count + 1
         return self.key + component(b"position", count.to_bytes(8, "big"))
 
     Frame.next_key = next_key  # type: ignore[method-assign]

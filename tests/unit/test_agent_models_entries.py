@@ -136,7 +136,7 @@ class Point:
         (Denied(reason=""), "Denied: no reason was given"),
         (Lost(note="its result is gone"), "Lost: its result is gone"),
     ],
-    ids=str,
+    ids=lambda each: f"{type(each).__name__} {str(each)[:20]}" if not isinstance(each, frozenset) else "frozenset",
 )
 def test_outcomes_are_told_in_words_or_json(outcome: object, text: str) -> None:
     assert render(outcome, 1000) == text

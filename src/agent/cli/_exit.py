@@ -45,6 +45,7 @@ OF_CODE: dict[str, Exit] = {
     "concurrent_calls": Exit.FAILED,
     "model": Exit.FAILED,
     "model_unavailable": Exit.FAILED,
+    "demo": Exit.FAILED,
     "unexpected": Exit.FAILED,
     "interrupted": Exit.INTERRUPTED,
 }
