@@ -49,7 +49,9 @@ class Agent:
     """portable classes that tools take or return"""
 
     known_tools: Mapping[str, Tool[..., Any]] = field(
-        init=False, repr=False, default=Factory(lambda agent: {each.name: each for each in agent.tools}, takes_self=True)
+        init=False,
+        repr=False,
+        default=Factory(lambda agent: {each.name: each for each in agent.tools}, takes_self=True),
     )
     """by name"""
 
@@ -58,18 +60,22 @@ class Agent:
 
     def fingerprint(self, model: Model, deps: object) -> str:
         """What its replies depend on, as 64 hexadecimal digits: part of every savepoint's identity."""
-        return digest({
-            "name": self.name,
-            "instructions": self.instruct(deps),
-            "model": model.name,
-            "settings": dict(model.settings),
-            "tools": [each.definition for each in self.tools],
-        }).hex()
+        return digest(
+            {
+                "name": self.name,
+                "instructions": self.instruct(deps),
+                "model": model.name,
+                "settings": dict(model.settings),
+                "tools": [each.definition for each in self.tools],
+            }
+        ).hex()
 
     def registry(self, *resumables: Resumable[..., Any]) -> Registry:
         """What a run of this agent can be resumed with."""
         return Registry(
-            [*self.resumables, *resumables], effects=_with_compensations((*self.tools, *self.effects)), types=TYPES | self.types
+            [*self.resumables, *resumables],
+            effects=_with_compensations((*self.tools, *self.effects)),
+            types=TYPES | self.types,
         )
 
 

@@ -31,7 +31,8 @@ class Secret:
             value = cast("Callable[[str], object]", held)(self.name) if callable(held) else None
         if not isinstance(value, str):
             raise Missing(
-                f"the secret {self.name!r} is not in deps", next=f"give deps.secrets[{self.name!r}], then resume the run"
+                f"the secret {self.name!r} is not in deps",
+                next=f"give deps.secrets[{self.name!r}], then resume the run",
             )
         return value
 

@@ -25,7 +25,7 @@ from savepoint._writer import OUTCOME
 from ._answer import Answer, Wanted, refusals
 from ._arguments import BadArguments
 from ._context import Context, in_context
-from ._entries import SHOWN, Denied, Reply, render
+from ._entries import SHOWN, Denied, Lost, Reply, render
 from ._message import ToolCall
 from ._progress import CallBegan, CallEnded
 from ._scene import Scene
@@ -209,6 +209,8 @@ async def _outcome(scene: Scene, world: World, turn: int, step: Step) -> object:
     if scene.watched:
         failed, text = isinstance(outcome, Failure), render(outcome, SHOWN)
         scene.on_event(CallEnded(call_id=call_id, tool=name, failed=failed, text=text, known=frame.known))
+    if frame.lost:
+        return Lost(note=f"{name} was performed, but what it changed in the world is lost. {render(outcome, SHOWN)}")
     return _encoded(frame.outcome, outcome)
 
 

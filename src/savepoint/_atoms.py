@@ -1,4 +1,3 @@
-
 """Values that are written in one piece: heads, numbers and texts of CBOR, and the scalars that get a tag of our own.
 
 Every function here gives the one canonical encoding of its value. Normative: `design/format.md`.

@@ -1,9 +1,7 @@
 """One attempt: a process's hold on a run, from the claim to the commit that ends it."""
 
 import contextlib
-import shutil
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 from attrs import evolve, field, mutable
 
@@ -15,8 +13,10 @@ from ._claim import Claim, owner_of
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
 from ._events import Called, Head, Past
+from ._forks import fork_place, sweep_forks
 from ._form import Savepoint, plain_ids, snapshot_ids
 from ._journal import Journal
+from ._remove import remove_tree
 from ._resumable import Registry
 from ._run import RunRecord, RunStatus, may, run_key, write_run
 from ._store import Space, Store, Transaction
@@ -52,19 +52,25 @@ class Attempt:
     async def world(self) -> AsyncGenerator[World]:
         """The fork of the host world that this attempt works in; gone at the end, its content is in the snapshots."""
         reach(CrashPoint.FORK_BEFORE)
-        ids = self.savepoint.world
-        if self.past.world is not None:
-            ids = snapshot_ids(await get_value(self.store, self.past.world, self.registry.types))
+        self.journal.base = await self.snapshot()
         place = fork_place(self.store, self.lineage, self.claim.epoch)
-        fork = await self.host.fork(self.store.contents, at=ids, place=place)
         try:
+            if self.host.systems:
+                await in_thread(sweep_forks, self.store, self.lineage)
+            fork = await self.host.fork(self.store.contents, at=self.journal.base, place=place)
             fork.restore(self.savepoint.state)
             reach(CrashPoint.FORK_AFTER)
             yield fork
         finally:
-            if fork.systems:
-                await fork.discard()
-                await in_thread(shutil.rmtree, place, ignore_errors=True)
+            if self.host.systems:
+                with contextlib.suppress(OSError):  # a later attempt sweeps what is left
+                    await in_thread(remove_tree, place)
+
+    async def snapshot(self) -> Snapshot:
+        """The ids that this attempt starts from: of the savepoint, or of a later snapshot within its step."""
+        if self.past.world is None:
+            return self.savepoint.world
+        return snapshot_ids(await get_value(self.store, self.past.world, self.registry.types))
 
     async def over(self) -> bool:
         """Whether the commit that ends this attempt is durable: its lease was given back in it."""
@@ -93,9 +99,7 @@ class Attempt:
             state=None if state is None else state.digest,
             final=None if world is None else world.digest,
         )
-        withdrawn = [
-            Called(receipt=evolve(intent, status=Status.WITHDRAWN)) for intent in self.journal.mine.values()
-        ]
+        withdrawn = [Called(receipt=evolve(intent, status=Status.WITHDRAWN)) for intent in self.journal.mine.values()]
 
         def rows(tx: Transaction, _: Head) -> None:
             tx.write(Space.RUN, run_key(record.run_id), write_run(record))
@@ -104,8 +108,3 @@ class Attempt:
         values = [value for value in (result, state, world) if value is not None]
         await self.journal.writer.commit(END, withdrawn, values=values, also=rows)
         self.record = record
-
-
-def fork_place(store: Store, lineage: bytes, epoch: int) -> Path:
-    """The directory of an attempt's fork of the world."""
-    return store.forks / f"{lineage.hex()}-{epoch}"

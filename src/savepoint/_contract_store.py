@@ -1,4 +1,3 @@
-
 """What every `Store` must do, as tests: subclass `StoreContract`, say how to open yours, and run pytest."""
 
 import asyncio

@@ -1,7 +1,5 @@
 """What every `System` must hold, as tests: subclass `SystemContract`, say how to make, write and read, and run pytest."""
 
-
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path

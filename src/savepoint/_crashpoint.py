@@ -37,8 +37,6 @@ class CrashPoint(StrEnum):
     GAP_AFTER = "gap.after"
     PARK_BEFORE = "park.before"
     PARK_AFTER = "park.after"
-    WITHDRAW_BEFORE = "withdraw.before"
-    WITHDRAW_AFTER = "withdraw.after"
     END_BEFORE = "end.before"
     END_AFTER = "end.after"
 

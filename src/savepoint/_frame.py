@@ -55,6 +55,8 @@ class Frame:
     """of the newest call made directly here, so that a transcript need not encode it again"""
     known: bool = False
     """the newest call made directly here was answered from its receipt"""
+    lost: bool = False
+    """and what that call changed in the world is lost"""
     reached: bool = False
     """a call made under this frame came as far as the layer"""
     note: object = None

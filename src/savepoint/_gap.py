@@ -16,7 +16,7 @@ from ._form import form_of, plain_ids
 from ._journal import Journal
 from ._point import Point
 from ._store import Space, Transaction
-from ._world import QUIET_TIMEOUT_S
+from ._world import QUIET_TIMEOUT_S, Snapshot
 from ._writer import GAP
 
 
@@ -25,6 +25,8 @@ class Prepared:
     """What a gap has to store."""
 
     form: Encoded | None
+    base: Snapshot
+    """the world's snapshot ids"""
     world: Encoded | None
     """the world's snapshot ids, where the savepoint itself is not stored"""
     why: str
@@ -53,7 +55,7 @@ async def pass_gap(journal: Journal, point: Point) -> str:
         async with journal.gate.running(ROOT, alone=True):
             return await _pass(journal, point, await _prepare(journal, point))
     why = f"calls are still running after {QUIET_TIMEOUT_S:g} s"
-    return await _pass(journal, point, Prepared(form=None, world=None, why=why))
+    return await _pass(journal, point, _skipped(journal, why))
 
 
 async def _pass(journal: Journal, point: Point, prepared: Prepared) -> str:
@@ -64,7 +66,8 @@ async def _pass(journal: Journal, point: Point, prepared: Prepared) -> str:
     except NotWritable as error:
         # What landed waits for a better moment. The step counts all the same: it is the number of *published* gaps.
         journal.writer.hold(Gap(step=step, point=None, why=error.message), step=step)
-        prepared = Prepared(form=None, world=None, why=error.message)
+        prepared = _skipped(journal, error.message)
+    journal.base = prepared.base
     journal.next_step(persisted=prepared.form is not None)
     if prepared.form is not None:
         journal.forked = journal.writer.head.count - 1
@@ -76,16 +79,20 @@ async def _prepare(journal: Journal, point: Point) -> Prepared:
         resume = point.require_resume()
         ids = await journal.world.snapshot(journal.store.contents)
     except SavepointError as error:
-        return Prepared(form=None, world=None, why=error.message)
+        return _skipped(journal, error.message)
     world = encode(plain_ids(ids)) if ids else None
     if any(step > journal.step for step, _ in journal.receipts):
         # A savepoint never lies behind receipts: a later recovery would not find them "after" it.
-        return Prepared(form=None, world=world, why="receipts of a later step exist already")
+        return Prepared(form=None, base=ids, world=world, why="receipts of a later step exist already")
     try:
         form = form_of(point.name, point.key, resume, point.declared(), ids)
     except SavepointError as error:
-        return Prepared(form=None, world=world, why=error.message)
-    return Prepared(form=form, world=None, why="")
+        return Prepared(form=None, base=ids, world=world, why=error.message)
+    return Prepared(form=form, base=ids, world=None, why="")
+
+
+def _skipped(journal: Journal, why: str) -> Prepared:
+    return Prepared(form=None, base=journal.base, world=None, why=why)
 
 
 async def _commit(journal: Journal, name: str, step: int, prepared: Prepared) -> None:

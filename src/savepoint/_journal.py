@@ -5,7 +5,7 @@ One path: a redone step is not a mode. What happens to one call is `_passage.py`
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from attrs import field, mutable
@@ -32,7 +32,7 @@ from ._passage import Passage, apart
 from ._questions import ask, question_about, question_id
 from ._store import Store, Transaction
 from ._types import Types
-from ._world import World
+from ._world import EMPTY, Snapshot, World
 from ._writer import OUTCOME, PARK, REPLY, SNAPSHOT, Boundary, Writer
 
 Body = Callable[[], Awaitable[object]]
@@ -54,6 +54,8 @@ class Journal:
     step: int = 0
     forked: int = 0
     """the event that this attempt's world was forked at"""
+    base: Snapshot = EMPTY
+    """the newest durable snapshot of the world"""
     receipts: dict[tuple[int, bytes], Receipt] = field(factory=dict[tuple[int, bytes], Receipt])
     """(step, key) -> newest receipt, of the steps from the savepoint on"""
     decisions: dict[str, Decision] = field(factory=dict[str, Decision])
@@ -187,10 +189,12 @@ class Journal:
         async with self.gate.running(key, alone=True):
             try:
                 reach(CrashPoint.SNAPSHOT_BEFORE)
-                ids = encode(plain_ids(await self.world.snapshot(self.store.contents)))
+                taken = await self.world.snapshot(self.store.contents)
             except SavepointError as error:
                 raise Halted(error) from error
+            ids = encode(plain_ids(taken))
             await self.durable(SNAPSHOT, [*outcome, Snapshotted(world=ids.digest)], values=[*values, ids])
+            self.base = taken
 
     async def park(self, asking: Sequence[Asking], events: Sequence[Event] = (), **more: Any) -> NoReturn:
         """Asks: the questions and what led to them in one commit; from here on no body is entered."""
@@ -204,11 +208,19 @@ class Journal:
         raise Parked(tuple(self.parked))
 
     def asking(
-        self, kind: QuestionKind, receipt: Receipt, effect: Effect[..., Any] | None = None, why: str = ""
+        self,
+        kind: QuestionKind,
+        receipt: Receipt,
+        effect: Effect[..., Any] | None = None,
+        why: str = "",
+        evidence: Mapping[str, object] | None = None,
     ) -> Asking:
         """A question about the call of `receipt`."""
         compensation = effect is not None and effect.compensation is not None
-        return question_about(self.writer.lineage, kind, receipt, compensation=compensation, why=why), receipt
+        question = question_about(
+            self.writer.lineage, kind, receipt, compensation=compensation, why=why, evidence=evidence
+        )
+        return question, receipt
 
     async def decided(self, kind: QuestionKind, receipt: Receipt, *, why: str = "") -> Decision:
         """The decision on this question, or the question: then the run waits."""

@@ -19,8 +19,9 @@ from effects._recovery import Verdict
 from ._ambient import wall_clock_s
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
-from ._errors import Halted, NotPortable, SavepointError
+from ._errors import Conflict, Halted, NotPortable, SavepointError
 from ._events import Called, Event
+from ._evidence import LOST, NONE, Evidence, evidence_between
 from ._form import snapshot_ids
 from ._frame import Frame, in_frame
 from ._stored import get_value
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 Body = Callable[[], Awaitable[object]]
 _UNDONE = frozenset({Idempotency.CONTAINED, Idempotency.COMPOSITE})
 """What a body of these classes did inside the world is done again where a fork lacks it."""
+LOST_NOTE = {"world": "lost"}
+"""The note of a performed call whose changes of the world nobody has any more."""
 INLINE_ARGUMENTS = 512
 """Bytes of arguments that stand in the receipt itself."""
 
@@ -120,7 +123,7 @@ class Passage:
         """The recorded result, or the recorded error raised."""
         self.journal.guard.reuse(self.key)
         self.frame.known = True
-        await self._bring_back(receipt)
+        self.frame.lost = not await self._brought_back(receipt)
         if receipt.outcome is None:
             return None
         if not receipt.number:
@@ -135,15 +138,25 @@ class Passage:
             raise error_of(value, self.effect.raises)
         return value
 
-    async def _bring_back(self, receipt: Receipt) -> None:
-        """World changes that a decision `performed` kept are applied where the call is asked for."""
+    async def _brought_back(self, receipt: Receipt) -> bool:
+        """World changes that a decision `performed` kept are applied where the call is asked for; False: they are lost."""
         journal = self.journal
+        whole = not (receipt.writes_world and receipt.note) or await self._note_of(receipt) != LOST_NOTE
         if receipt.world is None or (0 < receipt.number <= journal.forked and not receipt.stale):
-            return
-        before, after = await get_value(journal.store, receipt.world, journal.types)  # type: ignore[misc]
-        await journal.world.apply(journal.store.contents, snapshot_ids(before), snapshot_ids(after))
+            return whole
+        try:
+            before, after = await get_value(journal.store, receipt.world, journal.types)
+            await journal.world.apply(journal.store.contents, snapshot_ids(before), snapshot_ids(after))
+        except Conflict:
+            return False  # what was done again before this call is not what it was then
+        except SavepointError as error:
+            raise Halted(error) from error
         journal.keep(back := evolve(receipt, stale=False))
         journal.writer.land(back)
+        return whole
+
+    async def _note_of(self, receipt: Receipt) -> object:
+        return None if receipt.note is None else await get_value(self.journal.store, receipt.note, self.journal.types)
 
     # -- the body -------------------------------------------------------------------------------------------------
 
@@ -151,7 +164,8 @@ class Passage:
         """A call that changes the outside: after all that was asked before, alone under its parent."""
         tally = self.frame.tally
         if tally.running:
-            raise ConcurrentCalls(self.effect.name, tally.running)
+            # With a receipt: a resumed program must not find its way free where it was refused.
+            raise self._fail(ConcurrentCalls(self.effect.name, tally.running))
         tally.running = self.effect.name
         try:
             if self.receipt is None or self.receipt.status is Status.WITHDRAWN:
@@ -274,8 +288,21 @@ class Passage:
         if isinstance(finding, NotPerformed) and finding.final:
             return finding
         why = f"the call ended with {type(error).__name__}: it may have happened, or may still happen"
-        asking = journal.asking(QuestionKind.IN_DOUBT, doubt, self.effect, why)
-        await journal.park([asking], [Called(receipt=doubt)], values=apart(doubt, self.arguments))
+        evidence = await self._evidence()
+        asking = journal.asking(QuestionKind.IN_DOUBT, doubt, self.effect, why, evidence.stored)
+        values = [*apart(doubt, self.arguments), *(() if evidence.changes is None else (evidence.changes,))]
+        await journal.park([asking], [Called(receipt=doubt)], values=values)
+
+    async def _evidence(self) -> Evidence:
+        """What this call, which runs alone, has changed in the world so far."""
+        journal = self.journal
+        if not self.effect.writes_world or not journal.world.systems:
+            return NONE
+        try:
+            now = await journal.world.snapshot(journal.store.contents)
+            return await evidence_between(journal.store, journal.world, journal.base, now)
+        except SavepointError:
+            return LOST
 
     # -- the outcome ----------------------------------------------------------------------------------------------
 

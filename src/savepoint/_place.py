@@ -91,7 +91,7 @@ def ready(place: Path, *, may_create: bool, patience_s: float) -> None:
 def _ready(place: Path, *, may_create: bool, patience_s: float) -> None:
     if not (place / DATABASE).exists():
         _must_be_free(place)
-        if not may_create:
+        if not may_create and not (place / DATABASE).exists():
             raise Missing(f"there is no store at {place}", next="check the path, or start a run to create one")
         _make(place, patience_s)
     _judge(place / DATABASE)
@@ -100,7 +100,15 @@ def _ready(place: Path, *, may_create: bool, patience_s: float) -> None:
 
 
 def _must_be_free(place: Path) -> None:
-    """An absent, an empty, or a half-made store directory is free."""
+    """An absent, an empty, or a half-made store directory is free; so is one that became a store while we looked."""
+    try:
+        _refuse_what_is_there(place)
+    except (Usage, Corrupt):
+        if not (place / DATABASE).exists():
+            raise
+
+
+def _refuse_what_is_there(place: Path) -> None:
     if not place.exists():
         return
     if not place.is_dir():

@@ -21,7 +21,7 @@ from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint,
 from ._resumable import CURRENT_RUN, Bound
 from ._run import RunStatus
 from ._settle import Failing, settle_doubts
-from ._world import World
+from ._world import Snapshot, World
 
 _CONTROL = (Superseded, Halted, Stopped, Parked, Abandoned, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
@@ -122,10 +122,19 @@ async def _enter(attempt: Attempt, world: World) -> Played:
         attempt.warnings += await publish_end(End(status="error", value=error), world)
         return await _end(attempt, RunStatus.FAILED, error=_failure(error))
     await journal.finish()
-    final = await world.snapshot(attempt.store.contents)
+    final = await _final(attempt, world)
     state = encode(dict(world.cells), "the state at the end")
     played = await _end(attempt, RunStatus.COMPLETED, result=result, final=final, state=state)
     return evolve(played, value=result.value)
+
+
+async def _final(attempt: Attempt, world: World) -> Snapshot | None:
+    """The world at the end. Where it cannot be captured, the run is completed all the same, and cannot be merged."""
+    try:
+        return await world.snapshot(attempt.store.contents)
+    except SavepointError as error:
+        attempt.warnings.append(f"the world at the end could not be captured, so it cannot be merged: {error.message}")
+        return None
 
 
 def _failure(error: Exception) -> Failure:

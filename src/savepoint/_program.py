@@ -162,9 +162,7 @@ async def fork_program(
     )
     if await find_run(store, fresh.run_id) is not None:
         raise Conflict(f"run {fresh.run_id} exists already", next="choose another id for the fork")
-    attempt = await create(
-        store, fresh, [], savepoint, host=world or World(), registry=registry, lease_s=lease_s
-    )
+    attempt = await create(store, fresh, [], savepoint, host=world or World(), registry=registry, lease_s=lease_s)
     on_claim(attempt.record)
     played = await (play(attempt) if enter else leave(attempt))
     result = await _result(store, fresh.run_id, played, registry)
@@ -183,7 +181,9 @@ async def _mark_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, M
 async def _may_restart(store: Store, record: RunRecord, registry: Registry, *, abandon: bool) -> None:
     lease = await owner_of(store, run_key(record.run_id))
     if lease is not None and alive(store, record.lineage, lease):
-        raise Held(f"run {record.run_id} is running in process {lease.process}", next="wait for it, or stop that process")
+        raise Held(
+            f"run {record.run_id} is running in process {lease.process}", next="wait for it, or stop that process"
+        )
     if abandon or record.status is RunStatus.COMPLETED:
         return
     # Also what no attempt has asked about yet: the process may have died just before.

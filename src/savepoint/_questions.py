@@ -1,5 +1,6 @@
 """Stored questions and decisions. The first decision wins by compare-and-set, whoever gives it."""
 
+from collections.abc import Mapping
 from typing import cast
 
 from effects._question import VALUED, Choice, Decision, Question, QuestionKind, choices
@@ -23,7 +24,13 @@ def question_id(lineage: bytes, kind: QuestionKind, receipt: Receipt) -> str:
 
 
 def question_about(
-    lineage: bytes, kind: QuestionKind, receipt: Receipt, *, compensation: bool = False, why: str = ""
+    lineage: bytes,
+    kind: QuestionKind,
+    receipt: Receipt,
+    *,
+    compensation: bool = False,
+    why: str = "",
+    evidence: Mapping[str, object] | None = None,
 ) -> Question:
     """A question about the call of `receipt`."""
     return Question(
@@ -35,6 +42,7 @@ def question_about(
         step=receipt.step,
         tried=receipt.tried,
         why=why or WHY[kind],
+        evidence=dict(evidence or {}),
         at=wall_clock_s(),
     )
 
@@ -56,20 +64,22 @@ def question_key(lineage: bytes, question: str) -> bytes:
 
 
 def write_question(question: Question, receipt: Receipt) -> bytes:
-    return dumps({
-        "id": question.id,
-        "kind": question.kind.value,
-        "verdicts": [verdict.value for verdict in question.verdicts],
-        "effect": question.effect,
-        "arguments": receipt.arguments,
-        "arguments_object": receipt.arguments_object,
-        "key": question.key,
-        "step": question.step,
-        "tried": question.tried,
-        "why": question.why,
-        "evidence": question.evidence,
-        "at": question.at,
-    })
+    return dumps(
+        {
+            "id": question.id,
+            "kind": question.kind.value,
+            "verdicts": [verdict.value for verdict in question.verdicts],
+            "effect": question.effect,
+            "arguments": receipt.arguments,
+            "arguments_object": receipt.arguments_object,
+            "key": question.key,
+            "step": question.step,
+            "tried": question.tried,
+            "why": question.why,
+            "evidence": question.evidence,
+            "at": question.at,
+        }
+    )
 
 
 def ask(tx: Transaction, lineage: bytes, question: Question, receipt: Receipt) -> None:
@@ -78,13 +88,15 @@ def ask(tx: Transaction, lineage: bytes, question: Question, receipt: Receipt) -
 
 
 def _write_decision(decision: Decision, value: bytes | None) -> bytes:
-    return dumps({
-        "choice": decision.choice.value,
-        "value": value,
-        "note": decision.note,
-        "by": decision.by,
-        "at": wall_clock_s(),
-    })
+    return dumps(
+        {
+            "choice": decision.choice.value,
+            "value": value,
+            "note": decision.note,
+            "by": decision.by,
+            "at": wall_clock_s(),
+        }
+    )
 
 
 def decide_by_probe(tx: Transaction, lineage: bytes, asking: tuple[Question, Receipt], decision: Decision) -> None:
@@ -152,6 +164,14 @@ async def arguments_of(store: Store, inline: bytes | None, name: bytes | None, t
     if inline is not None:
         return await read_value(store, inline, types)
     return {} if name is None else await get_value(store, name, types)
+
+
+async def kept_evidence(store: Store, lineage: bytes, question: str) -> tuple[bytes | None, bool]:
+    """The object of the world changes that a question showed, and whether all of them are in it."""
+    row = await store.read(Space.QUESTION, question_key(lineage, question))
+    kept = {} if row is None else cast("dict[str, object]", _plain(row)["evidence"])
+    found = kept.get("object")
+    return (found, not kept.get("lost")) if isinstance(found, bytes) else (None, False)
 
 
 async def open_questions(store: Store, lineage: bytes, types: Types) -> list[Question]:

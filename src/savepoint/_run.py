@@ -118,25 +118,27 @@ def former_key(record: RunRecord) -> bytes:
 
 def write_run(record: RunRecord) -> bytes:
     error = None if record.error is None else [record.error.kind, record.error.message]
-    return dumps({
-        "run_id": record.run_id,
-        "lineage": record.lineage,
-        "status": record.status.value,
-        "program": record.program,
-        "attempts": record.attempts,
-        "created_at": record.created_at,
-        "changed_at": record.changed_at,
-        "recovery": record.recovery.value,
-        "result": record.result,
-        "state": record.state,
-        "error": error,
-        "resumed_from": record.resumed_from,
-        "caused_by": record.caused_by,
-        "base": record.base,
-        "final": record.final,
-        "settled": record.settled,
-        "meta": record.meta,
-    })
+    return dumps(
+        {
+            "run_id": record.run_id,
+            "lineage": record.lineage,
+            "status": record.status.value,
+            "program": record.program,
+            "attempts": record.attempts,
+            "created_at": record.created_at,
+            "changed_at": record.changed_at,
+            "recovery": record.recovery.value,
+            "result": record.result,
+            "state": record.state,
+            "error": error,
+            "resumed_from": record.resumed_from,
+            "caused_by": record.caused_by,
+            "base": record.base,
+            "final": record.final,
+            "settled": record.settled,
+            "meta": record.meta,
+        }
+    )
 
 
 def read_run(row: Row) -> RunRecord:

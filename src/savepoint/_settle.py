@@ -22,10 +22,11 @@ from ._codec import Encoded, dumps, encode
 from ._digest import Domain, seal
 from ._errors import NotPortable, Usage
 from ._events import Called
+from ._evidence import NONE, Evidence, left_behind
 from ._frame import COMPENSATING, Frame, component, in_frame
 from ._journal import Asking, Journal
-from ._passage import ask_outside
-from ._questions import arguments_of, ask, decide_by_probe, question_id, read_questions
+from ._passage import LOST_NOTE, ask_outside
+from ._questions import arguments_of, ask, decide_by_probe, kept_evidence, question_id, read_questions
 from ._store import Transaction
 from ._stored import get_value
 from ._writer import PARK, SETTLE, Also
@@ -43,14 +44,15 @@ async def settle_doubts(attempt: Attempt) -> list[str]:
     """Settles what can be settled; returns the ids of the questions that are open. Raises `Failing`."""
     journal = attempt.journal
     asking: list[Asking] = _about_damage(attempt)
+    evidence = await _evidence(attempt)
     for receipt in sorted(journal.receipts.values(), key=lambda receipt: receipt.number):
         if receipt.idempotency.doubtful:
-            asking += await _settle(attempt, receipt)
+            asking += await _settle(attempt, receipt, evidence)
     await _excuse(attempt)
     known = await read_questions(attempt.store, attempt.lineage, attempt.registry.types)
     new = [each for each in asking if each[0].id not in {question.id for question in known}]
     if new:
-        await _ask(journal, new)
+        await _ask(journal, new, [] if evidence.changes is None else [evidence.changes])
     now = [question for question, _ in asking]
     return [
         question.id
@@ -82,15 +84,24 @@ def _about_damage(attempt: Attempt) -> list[Asking]:
     return []
 
 
-async def _ask(journal: Journal, asking: list[Asking]) -> None:
+async def _evidence(attempt: Attempt) -> Evidence:
+    """What is left of the world of a dead attempt, where a call in doubt may have changed it."""
+    doubts = (r for r in attempt.journal.receipts.values() if r.writes_world and r.status in UNSETTLED)
+    if not attempt.host.systems or not any(doubts):
+        return NONE
+    before = await attempt.snapshot()
+    return await left_behind(attempt.store, attempt.host, before, lineage=attempt.lineage, epoch=attempt.claim.epoch)
+
+
+async def _ask(journal: Journal, asking: list[Asking], values: list[Encoded]) -> None:
     def rows(tx: Transaction, _: object) -> None:
         for question, receipt in asking:
             ask(tx, journal.writer.lineage, question, receipt)
 
-    await journal.durable(PARK, also=rows)
+    await journal.durable(PARK, also=rows, values=values)
 
 
-async def _settle(attempt: Attempt, receipt: Receipt) -> list[Asking]:
+async def _settle(attempt: Attempt, receipt: Receipt, evidence: Evidence) -> list[Asking]:
     """What must be asked about this receipt; nothing where it is settled, or may be done."""
     journal = attempt.journal
     effect = attempt.registry.effect(receipt.effect)
@@ -102,9 +113,10 @@ async def _settle(attempt: Attempt, receipt: Receipt) -> list[Asking]:
     if decision is not None:
         await _apply(attempt, effect, receipt, decision)
         return []
-    if verdict is Verdict.PROBE and effect is not None and await _probe(attempt, effect, receipt):
+    if verdict is Verdict.PROBE and effect is not None and await _probe(attempt, effect, receipt, evidence):
         return []
-    return [journal.asking(kind, receipt, effect, _why(attempt, effect, receipt))]
+    shown = evidence.stored if receipt.writes_world and receipt.status in UNSETTLED else {}
+    return [journal.asking(kind, receipt, effect, _why(attempt, effect, receipt), shown)]
 
 
 def _kind(receipt: Receipt, verdict: Verdict) -> QuestionKind:
@@ -126,7 +138,7 @@ def _why(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt) ->
     return ""
 
 
-async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -> bool:
+async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt, evidence: Evidence) -> bool:
     """Asks the outside; returns whether that settled it."""
     journal = attempt.journal
     if effect.prober is None:
@@ -144,9 +156,8 @@ async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -
                 outcome = encode(result, f"the result of {effect.name}")
             except NotPortable:
                 return False
-            performed = evolve(receipt, status=Status.PERFORMED, outcome=outcome.digest)
             decision, rows = _by_probe(attempt, effect, receipt, Choice.PERFORMED)
-            await _record(attempt, performed, outcome, rows)
+            await _performed(attempt, receipt, outcome, evidence.changes, whole=not evidence.lost, also=rows)
             attempt.journal.decisions[decision.question] = decision
             return True
         case NotPerformed(final=final):
@@ -190,7 +201,9 @@ async def _apply(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Rec
         case Choice.PERFORMED if receipt.status is Status.PERFORMED:
             pass  # strict: the receipt counts
         case Choice.PERFORMED:
-            await _performed(attempt, receipt, encode(decision.value, f"the decision on {receipt.effect}"))
+            outcome = encode(decision.value, f"the decision on {receipt.effect}")
+            kept, whole = await kept_evidence(attempt.store, attempt.lineage, decision.question)
+            await _performed(attempt, receipt, outcome, kept, whole=whole)
         case Choice.FAIL:
             note = decision.note or f"a decision says that {receipt.effect} failed"
             await _failed(attempt, receipt, Failure(kind="DecidedToFail", message=note))
@@ -201,8 +214,26 @@ async def _apply(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Rec
             raise Usage(f"{decision.choice} is no answer about a call", next="savepoint show RUN lists the verdicts")
 
 
-async def _performed(attempt: Attempt, receipt: Receipt, outcome: Encoded) -> None:
-    await _record(attempt, evolve(receipt, status=Status.PERFORMED, outcome=outcome.digest), outcome)
+async def _performed(
+    attempt: Attempt,
+    receipt: Receipt,
+    outcome: Encoded,
+    world: Encoded | bytes | None,
+    *,
+    whole: bool,
+    also: Also | None = None,
+) -> None:
+    """It happened, with this outcome; `world` is what it changed there, as far as that is left (`whole`: all of it)."""
+    performed = evolve(receipt, status=Status.PERFORMED, outcome=outcome.digest)
+    values = [outcome]
+    if receipt.writes_world and attempt.host.systems:
+        performed = evolve(performed, world=world.digest if isinstance(world, Encoded) else world)
+        values += [world] if isinstance(world, Encoded) else []
+        if not whole:
+            values.append(lost := encode(LOST_NOTE))
+            performed = evolve(performed, note=lost.digest)
+            attempt.warnings.append(f"what {receipt.effect} changed in the world is lost, at least in part")
+    await _record(attempt, performed, *values, also=also)
 
 
 async def _failed(attempt: Attempt, receipt: Receipt, failure: Failure) -> None:
@@ -210,9 +241,9 @@ async def _failed(attempt: Attempt, receipt: Receipt, failure: Failure) -> None:
     await _record(attempt, evolve(receipt, status=Status.FAILED, outcome=outcome.digest), outcome)
 
 
-async def _record(attempt: Attempt, receipt: Receipt, outcome: Encoded, also: Also | None = None) -> None:
+async def _record(attempt: Attempt, receipt: Receipt, *values: Encoded, also: Also | None = None) -> None:
     attempt.journal.keep(receipt)
-    await attempt.journal.durable(SETTLE, [Called(receipt=receipt)], values=[outcome], also=also)
+    await attempt.journal.durable(SETTLE, [Called(receipt=receipt)], values=values, also=also)
 
 
 async def _compensate(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt) -> None:

@@ -149,14 +149,13 @@ class World:
         child._declared = dict(self._declared)
         return child
 
-    async def left(self, contents: Contents, *, place: Path) -> Snapshot | None:
-        """The ids of what a fork whose process died left at `place`; None where not all of it is there."""
+    async def left(self, contents: Contents, *, place: Path) -> Snapshot:
+        """The ids of what a fork whose process died left at `place`, of those systems that outlive a process."""
         found: dict[str, SnapshotId] = {}
         for index, (name, system) in enumerate(self._systems.items()):
             taken = await system.left(contents, place=place / str(index))
-            if taken is None:
-                return None
-            found[name] = SnapshotId(kind=system.kind, format=system.format, id=taken)
+            if taken is not None:
+                found[name] = SnapshotId(kind=system.kind, format=system.format, id=taken)
         await contents.flush()
         return found
 

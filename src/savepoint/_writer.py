@@ -39,7 +39,6 @@ OUTCOME = Boundary(before=CrashPoint.OUTCOME_BEFORE, after=CrashPoint.OUTCOME_AF
 SNAPSHOT = Boundary(before=CrashPoint.SNAPSHOT_BEFORE, after=CrashPoint.SNAPSHOT_AFTER)
 GAP = Boundary(before=CrashPoint.GAP_BEFORE, after=CrashPoint.GAP_AFTER)
 PARK = Boundary(before=CrashPoint.PARK_BEFORE, after=CrashPoint.PARK_AFTER)
-WITHDRAW = Boundary(before=CrashPoint.WITHDRAW_BEFORE, after=CrashPoint.WITHDRAW_AFTER)
 END = Boundary(before=CrashPoint.END_BEFORE, after=CrashPoint.END_AFTER)
 
 

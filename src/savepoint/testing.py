@@ -3,6 +3,7 @@
 import os
 import signal
 from collections import Counter
+from typing import Any
 
 from ._crashpoint import CrashPoint as CrashPoint
 from ._crashpoint import arm as arm
@@ -37,3 +38,19 @@ def count_points() -> Counter[CrashPoint]:
     arrivals: Counter[CrashPoint] = Counter()
     arm(lambda point: arrivals.update([point]))
     return arrivals
+
+
+def __getattr__(name: str) -> Any:
+    """The contract suites, imported when asked for: they need Hypothesis, which a killed child does not.
+
+    `StoreContract` and `StoreMachine` are for implementations of `Store`, `SystemContract` for those of `System`.
+    """
+    if name in {"StoreContract", "StoreMachine"}:
+        from . import _contract_store as suites  # noqa: PLC0415
+
+        return getattr(suites, name)
+    if name == "SystemContract":
+        from ._contract_system import SystemContract  # noqa: PLC0415
+
+        return SystemContract
+    raise AttributeError(f"savepoint.testing has no {name!r}")

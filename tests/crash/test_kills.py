@@ -22,9 +22,6 @@ ELSEWHERE = frozenset(
         # Of the agent loop, which has a suite of its own.
         CrashPoint.REPLY_BEFORE,
         CrashPoint.REPLY_AFTER,
-        # Intents are withdrawn in the commit that ends the attempt.
-        CrashPoint.WITHDRAW_BEFORE,
-        CrashPoint.WITHDRAW_AFTER,
     }
 )
 

@@ -49,7 +49,7 @@ async def test_the_run_is_marked_and_the_cancellation_goes_on(bound, status):
     ENTERED.append(asyncio.Event())
     store = MemoryStore()
     registry = Registry([program, beside], effects=[send, look])
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError):  # noqa: PT012  the timeout is what is tested
         async with asyncio.timeout(None) as clock:
             running = asyncio.ensure_future(ENTERED[-1].wait())
             running.add_done_callback(lambda _: clock.reschedule(0))

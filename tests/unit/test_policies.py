@@ -190,7 +190,7 @@ async def test_a_restart_over_a_call_in_doubt_must_be_explicit() -> None:
 
 async def test_a_restart_sees_the_doubt_that_nobody_has_asked_about_yet() -> None:
     async with in_state("killed in a call") as store:
-        with pytest.raises(Conflict, match="has calls in doubt .policy/act."):
+        with pytest.raises(Conflict, match=r"has calls in doubt .policy/act."):
             await call(store, "new", if_exists="restart")
         result = await call(store, "new", if_exists="restart", abandon=True)
     assert (result.status, result.value) == (RunStatus.COMPLETED, "new")

@@ -58,7 +58,8 @@ async def test_the_host_is_readable(fork: Path):
 async def test_the_store_and_the_homes_look_empty(fork: Path, tmp_path: Path):
     (tmp_path / "host").write_text("seen")
     done = await run(
-        fork, f"cat {tmp_path}/host; cat {tmp_path}/.savepoint/store.db; ls -A ~ /home /run; echo :; ls -A {tmp_path}/.savepoint"
+        fork,
+        f"cat {tmp_path}/host; cat {tmp_path}/.savepoint/store.db; ls -A ~ /home /run; echo :; ls -A {tmp_path}/.savepoint",
     )
     assert "seen" in done.output
     assert "receipts" not in done.output

@@ -1,6 +1,5 @@
 """The shell tool and its words for a model."""
 
-
 from pathlib import Path
 
 import pytest

@@ -64,7 +64,8 @@ def facts(question: Question) -> Iterator[tuple[str, str]]:
         yield f"  {printable(name)}", _shown(value)
     yield "known", printable(question.why)
     for name, value in question.evidence.items():
-        yield printable(name), _shown(value)
+        if not isinstance(value, bytes):  # the name of an object, for the machine
+            yield printable(name), _shown(value)
     if question.at:
         yield "asked", f"{age(question.at)} ago"
 

@@ -35,7 +35,7 @@ class Sandbox:
     def inside(self, path: str) -> str:
         """Where a command finds `path` (link-free): the workspace has another place, the rest is where it was."""
         workspace = str(self.workspace.resolve())
-        return f"{PLACE}{path[len(workspace):]}" if path == workspace or path.startswith(f"{workspace}/") else path
+        return f"{PLACE}{path[len(workspace) :]}" if path == workspace or path.startswith(f"{workspace}/") else path
 
     def layout(self) -> "Layout":
         """What the supervisor needs. Raises `FileNotFoundError` for a workspace that is not there."""
