@@ -27,7 +27,10 @@ async def publish(context: Context[None], text: str) -> str:
 
 
 AGENT = Agent(
-    name="publisher", tools=(publish,), model=ScriptedModel([call("publish", text="news"), say("done")]), systems=("files",)
+    name="publisher",
+    tools=(publish,),
+    model=ScriptedModel([call("publish", text="news"), say("done")]),
+    systems=("files",),
 )
 
 

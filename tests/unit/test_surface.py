@@ -174,7 +174,7 @@ SURFACE: dict[str, str] = {
     "savepoint.testing.CrashPoint": "create.before | create.after | claim.before | claim.after | settle.before | settle.after | "
     "fork.before | fork.after | enter | reply.before | reply.after | intent.before | intent.after | "
     "body.before | body.after | landed | outcome.before | outcome.after | snapshot.before | "
-    "withdraw.after | end.before | end.after",
+    "snapshot.after | gap.before | gap.after | park.before | park.after | end.before | end.after",
     "savepoint.testing.arm": "def(hook)",
     "savepoint.testing.count_points": "def()",
     "savepoint.testing.kill_at": "def(point, nth=)",
