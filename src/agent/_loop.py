@@ -70,7 +70,8 @@ async def take_turns(world: World, agent: str, fingerprint: str, turn: int) -> s
             resume=take_turns.at(agent, fingerprint, turn),
             state=[TRANSCRIPT],
         )
-        scene.on_event(Saved(step=turn))
+        layer = LAYER.get()
+        scene.on_event(Saved(step=layer.step if isinstance(layer, Journal) else turn))
 
 
 async def _within_limit(scene: Scene, turn: int) -> None:

@@ -165,7 +165,7 @@ async def fork(
 
 async def decide(
     run_id: str,
-    question: str,
+    question: Question | str,
     verdict: Choice | str,
     *,
     store: Store,
@@ -174,12 +174,13 @@ async def decide(
     by: str = "person",
     agent: Agent | None = None,
 ) -> Decision:
-    """Answers a question of a waiting run, durably; `resume` then goes on. The first answer stands.
+    """Answers a question (or its id) of a waiting run, durably; `resume` then goes on. The first answer stands.
 
     `value`: the result that a `performed` call had, the arguments of an `edit` (checked where the `agent` is given), the
     number of a `grant`. Raises `Missing`, `Usage` (a verdict that the question does not offer, a value that does not
     fit), `Conflict` (it was answered otherwise).
     """
+    question = question.id if isinstance(question, Question) else question
     record = await get_run(store, run_id)
     types = OURS | TYPES if agent is None else agent.registry().types
     questions = {each.id: each for each in await read_questions(store, record.lineage, types)}

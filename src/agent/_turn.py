@@ -36,6 +36,7 @@ from ._tool import Tool
 class Settled:
     """A call that is not performed: what the model did wrong, or a denial, is its outcome."""
 
+    call: ToolCall
     outcome: object
 
 
@@ -66,7 +67,9 @@ class Planned:
         try:
             return evolve(self, arguments=self.tool.parse(json.dumps(arguments)), approved=True)
         except (BadArguments, TypeError, ValueError) as error:
-            return Settled(outcome=Failure(kind="BadArguments", message=f"edited by a decision: {error}"))
+            return Settled(
+                call=self.call, outcome=Failure(kind="BadArguments", message=f"edited by a decision: {error}")
+            )
 
 
 Step = Planned | Settled
@@ -97,7 +100,7 @@ def _read(scene: Scene, index: int, call: ToolCall) -> Step:
     except BadArguments:
         pass
     wrong = Answer(calls=(Wanted(tool=call.tool, arguments=call.arguments),))
-    return Settled(outcome=refusals(wrong, known)[0])
+    return Settled(call=call, outcome=refusals(wrong, known)[0])
 
 
 # -- approvals --------------------------------------------------------------------------------------------------------
@@ -133,7 +136,7 @@ def _decided(step: Step, decision: Decision) -> Step:
         return step
     match decision.choice:
         case Choice.DENY:
-            return Settled(outcome=Denied(reason=decision.note))
+            return Settled(call=step.call, outcome=Denied(reason=decision.note))
         case Choice.EDIT:
             return step.edited(decision.value)
         case _:
@@ -195,9 +198,11 @@ async def _together(
 
 
 async def _outcome(scene: Scene, world: World, turn: int, step: Step) -> object:
-    if isinstance(step, Settled):
-        return step.outcome
     call_id, name = step.call.id, step.call.tool
+    if isinstance(step, Settled):
+        if scene.watched:
+            scene.on_event(CallEnded(call_id=call_id, tool=name, failed=True, text=render(step.outcome, SHOWN)))
+        return step.outcome
     if scene.watched:
         scene.on_event(CallBegan(call_id=call_id, tool=name, arguments=step.arguments))
     context: Context[object] = Context(world=world, deps=scene.deps, run_id=scene.run_id, step=turn, call_id=call_id)

@@ -66,7 +66,7 @@ class Question:
     effect: str = ""
     arguments: object = None
     """the call's arguments by parameter name"""
-    key: bytes = b""
+    key: bytes = field(default=b"", repr=False)
     step: int = 0
     tried: int = 0
     why: str = ""

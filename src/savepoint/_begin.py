@@ -66,7 +66,9 @@ async def create(
     except BaseException:
         claim.release()
         raise
-    journal = Journal(store=store, writer=writer, claim=claim, world=World(), types=registry.types)
+    journal = Journal(
+        store=store, writer=writer, claim=claim, world=World(), types=registry.types, lookup=registry.effect
+    )
     return Attempt(
         store=store, registry=registry, record=record, claim=claim, journal=journal, host=host, savepoint=savepoint,
         past=Past(),
@@ -135,6 +137,7 @@ async def claim_run(
         # Compensations are performed before the fork is made: the host is not theirs to change.
         world=World(),
         types=registry.types,
+        lookup=registry.effect,
         strict=record.recovery is Recovery.STRICT,
         step=standing.step,
         forked=standing.past.forked,

@@ -75,7 +75,11 @@ class KernelLock:
     def take(cls, path: Path) -> "KernelLock | None":
         """The lock, or None where another open file holds it. Never waits."""
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                move = "open the store from where it can be written"
+                raise NotWritable(f"the lock {path.name} cannot be made: {error.strerror}", next=move) from error
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -159,11 +163,14 @@ class Claim:
     """held by a renewal: two at once would take each other for another owner"""
     cancel_wanted: bool = field(default=False, init=False)
     """somebody asked for the run to be cancelled"""
+    ending: bool = field(default=False, init=False)
+    """the attempt is on its way out: nothing is cancelled any more"""
 
     def write(self, tx: Transaction) -> None:
         """Adds the first lease to the claim's commit; call `begun` when it is durable."""
         self._deadline_s = boot_clock_s() + self.lease_s
         self._digest = tx.write(Space.LEASE, self.run_key, write_lease(self._lease(self._deadline_s)))
+        tx.delete(Space.REQUEST, self.run_key)  # a wish about an earlier attempt ends with it
 
     def _lease(self, deadline_s: float) -> Lease:
         return Lease(epoch=self.epoch, boot=boot_id(), process=process_id(), deadline_s=deadline_s)
@@ -226,13 +233,23 @@ class Claim:
         due_s = boot_clock_s() + self.lease_s / RENEWALS
         while True:
             await asyncio.sleep(min(LOOK_S, self.lease_s / RENEWALS))
-            if boot_clock_s() >= due_s:
-                await self.renew()
-                due_s = boot_clock_s() + self.lease_s / RENEWALS
-            if program is not None and await self.store.read(Space.REQUEST, self.run_key) is not None:
-                self.cancel_wanted = True
-                program.cancel()
-                return
+            # One failure of the store must not be the last look: the lease would run out under a living owner.
+            with contextlib.suppress(SavepointError):
+                if boot_clock_s() >= due_s:
+                    due_s = await self._renew_if_mine()
+                if program is not None and await self.store.read(Space.REQUEST, self.run_key) is not None:
+                    self.cancel_wanted = True
+                    if not self.ending:  # again at each look: a call in flight may have swallowed the first one
+                        program.cancel()
+
+    async def _renew_if_mine(self) -> float:
+        """Renews, and returns when the next renewal is due. Raises `Superseded` where the run is lost for good."""
+        try:
+            await self.renew()
+        except Superseded:
+            if self._lost:
+                raise
+        return boot_clock_s() + self.lease_s / RENEWALS
 
     def give_back(self, tx: Transaction) -> None:
         """Adds the end of the lease to the attempt's last commit."""
@@ -256,7 +273,8 @@ def alive(store: Store, lineage: bytes, lease: Lease) -> bool:
     """Whether an owner must be waited for: it holds its lock (or its store has none) and its lease has not run out."""
     path = lock_path(store, lineage, lease.epoch)
     held = True if path is None else KernelLock.held(path)
-    return held and not lease.expired()
+    # Held on another boot: by another machine that sees this store, whose clock says nothing here.
+    return held and (lease.boot != boot_id() or not lease.expired())
 
 
 def take_lock(store: Store, lineage: bytes, run_id: str, lease: Lease | None, epoch: int) -> KernelLock | None:

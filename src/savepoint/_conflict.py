@@ -12,5 +12,5 @@ class MergeConflict(Conflict):
         self.paths = tuple(sorted(paths))
         super().__init__(
             f"{what}: changed on both sides: {', '.join(self.paths)}",
-            next="settle these by hand (or put the old content back), then merge again",
+            next="make each of them as it was when the run started, or as the run has it, then merge again; or discard the run",
         )

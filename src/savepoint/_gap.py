@@ -3,14 +3,15 @@
 A savepoint that cannot be persisted costs resumability, never progress, and says so.
 """
 
+import asyncio
 from typing import Any
 
 from attrs import frozen
 
-from effects._key import ROOT
+from effects._question import QuestionKind
 
 from ._codec import Encoded, encode
-from ._errors import NotWritable, SavepointError, Usage
+from ._errors import Halted, NotWritable, SavepointError, Usage
 from ._events import Event, Gap, Head, Mark, Snapshotted, write_mark
 from ._form import form_of, plain_ids
 from ._journal import Journal
@@ -50,12 +51,16 @@ async def pass_gap(journal: Journal, point: Point) -> str:
         )
     journal.must_go_on()
     await journal.close_step()
-    if await journal.guard.quiet(QUIET_TIMEOUT_S):
-        # No body starts before the step counts: its receipt would lie on the wrong side of the savepoint.
-        async with journal.gate.running(ROOT, alone=True):
-            return await _pass(journal, point, await _prepare(journal, point))
-    why = f"calls are still running after {QUIET_TIMEOUT_S:g} s"
-    return await _pass(journal, point, _skipped(journal, why))
+    quiet = await journal.guard.quiet(QUIET_TIMEOUT_S)
+    journal.closing = asyncio.Event()
+    try:
+        if doubts := journal.doubts():
+            await journal.park([journal.asking(QuestionKind.IN_DOUBT, receipt) for receipt in doubts])
+        why = f"calls are still running after {QUIET_TIMEOUT_S:g} s"
+        return await _pass(journal, point, await _prepare(journal, point) if quiet else _skipped(journal, why))
+    finally:
+        journal.closing.set()
+        journal.closing = None
 
 
 async def _pass(journal: Journal, point: Point, prepared: Prepared) -> str:
@@ -67,11 +72,21 @@ async def _pass(journal: Journal, point: Point, prepared: Prepared) -> str:
         # What landed waits for a better moment. The step counts all the same: it is the number of *published* gaps.
         journal.writer.hold(Gap(step=step, point=None, why=error.message), step=step)
         prepared = _skipped(journal, error.message)
+    except SavepointError as error:
+        raise Halted(error) from error
+    except asyncio.CancelledError:
+        if journal.writer.head.step == step:  # it was committed: what comes now belongs to the next step
+            _passed(journal, prepared)
+        raise
+    _passed(journal, prepared)
+    return prepared.why
+
+
+def _passed(journal: Journal, prepared: Prepared) -> None:
     journal.base = prepared.base
     journal.next_step(persisted=prepared.form is not None)
     if prepared.form is not None:
         journal.forked = journal.writer.head.count - 1
-    return prepared.why
 
 
 async def _prepare(journal: Journal, point: Point) -> Prepared:

@@ -1,6 +1,7 @@
 """Who may run beside whom: a call that acts outside *and* writes the world runs alone."""
 
 import asyncio
+from typing import Any
 
 from attrs import field, mutable
 
@@ -13,6 +14,8 @@ class Gate:
 
     _running: list[tuple[bytes, bool]] = field(factory=list[tuple[bytes, bool]], init=False)
     """call key, alone"""
+    _tasks: dict[bytes, "asyncio.Task[Any] | None"] = field(factory=dict[bytes, "asyncio.Task[Any] | None"], init=False)
+    """who runs the body of each call"""
     _waiting: list[bytes] = field(factory=list[bytes], init=False)
     """calls that are held here"""
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -31,10 +34,19 @@ class Gate:
         if self._running and self.blocks(key, alone=alone):
             await self._wait(key, alone=alone)
         self._running.append(entry)
+        self._tasks[entry[0]] = asyncio.current_task()
 
     def leave(self, entry: tuple[bytes, bool]) -> None:
         self._running.remove(entry)
+        self._tasks.pop(entry[0], None)
         self._changed.set()
+
+    def cancel(self) -> None:
+        """Cancels the bodies that still run in tasks which the program left behind."""
+        present = asyncio.current_task()
+        for task in list(self._tasks.values()):
+            if task is not None and task is not present:
+                task.cancel()
 
     async def emptied(self) -> None:
         """Returns when no body runs any more."""

@@ -4,6 +4,7 @@ One path: a redone step is not a mode. What happens to one call is `_passage.py`
 `effects`. See `design/0002-recovery.md`.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -12,9 +13,9 @@ from attrs import field, mutable
 
 from effects import Call, Effect, Idempotency, Parked
 from effects._divergence import covered, may_depend
-from effects._key import ROOT, below
+from effects._key import ROOT, at_or_below, below
 from effects._question import Choice, Decision, Question, QuestionKind
-from effects._receipt import Receipt, Status
+from effects._receipt import UNSETTLED, Receipt, Status
 from effects._recovery import Facts, Rules, Verdict, decide
 
 from ._ambient import wall_clock_s
@@ -71,6 +72,12 @@ class Journal:
     """intents that this attempt wrote and whose body it has not entered, by key"""
     claimed: int = field(init=False)
     """events before this number were written by earlier attempts"""
+    closing: asyncio.Event | None = field(default=None, init=False)
+    """a gap is being passed: calls wait for it, so that each lies on one side of the savepoint"""
+    lookup: Callable[[str], Effect[..., Any] | None] = field(default=lambda _: None)
+    """the registered effect of a name, for its compensation"""
+    _unsure: dict[tuple[int, bytes], Receipt] = field(factory=dict[tuple[int, bytes], Receipt], init=False)
+    """earlier changes of the world that the fork does not contain and that were not done again yet"""
 
     def __attrs_post_init__(self) -> None:
         self.claimed = self.writer.head.count
@@ -80,6 +87,11 @@ class Journal:
             if receipt.idempotency.doubtful and not below(receipt.key, COMPENSATING)
         )
         self.guard.new_step(self.step)
+        self._unsure = {
+            place: receipt
+            for place, receipt in self.receipts.items()
+            if receipt.touches_world and not covered(receipt.key, [receipt], self.forked)
+        }
         self.writer.numbered = self._numbered
 
     # -- the layer ------------------------------------------------------------------------------------------------
@@ -88,6 +100,7 @@ class Journal:
         """A call that reached its body: enters it, or returns or raises what is known of it."""
         if not call.effect.receipted:
             return await body()
+        await self._between_gaps()
         frame = self.frame()
         frame.reached = True
         arguments = _arguments(call)
@@ -96,10 +109,17 @@ class Journal:
 
     async def answer(self, call: Call, ask: Body) -> object:
         """A call that handlers handle: what they answer without reaching a body is recorded as a READ."""
+        await self._between_gaps()
         frame = self.frame()
         arguments = _arguments(call)
         key = frame.next_key(f"answer {call.name}", arguments.digest)
-        return await Passage(self, call, key, frame, arguments, Idempotency.READ).answer(ask)
+        passage = Passage(self, call, key, frame, arguments, Idempotency.READ)
+        with self.guard.running(passage.inner):
+            return await passage.answer(ask)
+
+    async def _between_gaps(self) -> None:
+        while self.closing is not None:
+            await self.closing.wait()
 
     @contextlib.contextmanager
     def branch(self, name: str) -> Generator[None]:
@@ -119,23 +139,52 @@ class Journal:
         """What the table says of this call. Without the effect (it is not registered) the receipt's own class counts."""
         if receipt is None:
             return Verdict.DO
-        return decide(rules_of(effect, receipt), receipt, self.facts(receipt))
+        rules = rules_of(effect, receipt)
+        return decide(rules, receipt, self.facts(receipt, rules))
 
-    def facts(self, receipt: Receipt) -> Facts:
-        doubt = self.decisions.get(question_id(self.writer.lineage, QuestionKind.IN_DOUBT, receipt))
-        review = self.decisions.get(question_id(self.writer.lineage, QuestionKind.PERFORMED, receipt))
-        # What this attempt did itself is in its world, whatever that was forked at.
-        earlier = (r for r in self.receipts.values() if r.step == receipt.step and 0 < r.number < self.claimed)
+    def facts(self, receipt: Receipt, rules: Rules) -> Facts:
+        """What the table needs to know; what would take a look at every receipt is only found out where it counts."""
+        said = self.said(receipt) if receipt.idempotency.doubtful else frozenset[Choice]()
         return Facts(
-            covered=covered(receipt.key, earlier, self.forked),
+            # What this attempt did itself is in its world, whatever that was forked at.
+            covered=not any(step == receipt.step and at_or_below(key, receipt.key) for step, key in self._unsure),
             age_s=wall_clock_s() - receipt.at,
-            depended=may_depend(receipt, self.receipts.values()),
+            depended=rules.max_age_s is not None and may_depend(receipt, self.receipts.values()),
             before_claim=0 < receipt.number < self.claimed,
             strict=self.strict,
-            redo=any(said is not None and said.choice is Choice.REDO for said in (doubt, review)),
+            redo=Choice.REDO in said,
             # Who answered that a call in doubt happened has reviewed it.
-            reviewed=any(said is not None and said.choice is Choice.PERFORMED for said in (doubt, review)),
+            reviewed=Choice.PERFORMED in said,
         )
+
+    def said(self, receipt: Receipt) -> frozenset[Choice]:
+        """What was decided about this try of a call."""
+        kinds = (QuestionKind.IN_DOUBT, QuestionKind.PERFORMED)
+        found = (self.decisions.get(question_id(self.writer.lineage, kind, receipt)) for kind in kinds)
+        return frozenset(each.choice for each in found if each is not None)
+
+    def begun(self, key: bytes) -> bool:
+        """Whether this attempt's intent of the call is durable and its body was not entered.
+
+        An intent whose commit was cancelled is in `mine` and nowhere else.
+        """
+        receipt = self.receipt(key)
+        return key in self.mine and receipt is not None and receipt.number > 0 and receipt.status is Status.INTENDED
+
+    def doubts(self) -> list[Receipt]:
+        """The calls of this step and attempt of which nobody knows, though no savepoint may pass them.
+
+        Those of earlier attempts were asked about before the program was entered, or diverged.
+        """
+        return [
+            receipt
+            for (step, key), receipt in self.receipts.items()
+            if step == self.step
+            and receipt.idempotency.doubtful
+            and receipt.status in UNSETTLED
+            and not 0 < receipt.number < self.claimed
+            and key not in self.mine
+        ]
 
     def must_go_on(self) -> None:
         """Raises `Parked` once this attempt waits for a decision, `Superseded` once it is over."""
@@ -157,6 +206,7 @@ class Journal:
     def keep(self, receipt: Receipt) -> None:
         """The newest that is known of a call."""
         self.receipts[receipt.step, receipt.key] = receipt
+        self._unsure.pop((receipt.step, receipt.key), None)
 
     def _numbered(self, receipt: Receipt) -> None:
         """A receipt became durable. Only one event of a call is under way at a time, so it is the newest."""
@@ -216,6 +266,7 @@ class Journal:
         evidence: Mapping[str, object] | None = None,
     ) -> Asking:
         """A question about the call of `receipt`."""
+        effect = effect or self.lookup(receipt.effect)
         compensation = effect is not None and effect.compensation is not None
         question = question_about(
             self.writer.lineage, kind, receipt, compensation=compensation, why=why, evidence=evidence

@@ -1,5 +1,6 @@
 """One call on its way through the journal: known, or intended, entered, and landed."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from effects._divergence import changes_decisions, guarded_levels
 from effects._failure import Failure, error_of, failure_of
 from effects._key import below
 from effects._probe import Finding
-from effects._question import QuestionKind
+from effects._question import Choice, QuestionKind
 from effects._receipt import Receipt, Status
 from effects._recovery import Verdict
 
@@ -94,7 +95,7 @@ class Passage:
 
     async def _settled(self, body: Body) -> object:
         journal, receipt = self.journal, self.receipt
-        verdict = Verdict.DO if self.key in journal.mine else journal.verdict(self.effect, receipt)
+        verdict = Verdict.DO if journal.begun(self.key) else journal.verdict(self.effect, receipt)
         if receipt is None or verdict is Verdict.DO:
             if self.effect.idempotency.outside:
                 return await self._outside(body)
@@ -164,8 +165,9 @@ class Passage:
         """A call that changes the outside: after all that was asked before, alone under its parent."""
         tally = self.frame.tally
         if tally.running:
+            refused = ConcurrentCalls(self.effect.name, tally.running)
             # With a receipt: a resumed program must not find its way free where it was refused.
-            raise self._fail(ConcurrentCalls(self.effect.name, tally.running))
+            raise refused if self.receipt is not None else self._fail(refused, entered=False)
         tally.running = self.effect.name
         try:
             if self.receipt is None or self.receipt.status is Status.WITHDRAWN:
@@ -208,17 +210,21 @@ class Passage:
         await journal.claim.ensure()
         journal.mine.pop(self.key, None)
         try:
-            value = await self._attempts(body)
+            value, raised = await self._attempts(body), None
         except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
+            value, raised = None, error
+        try:
             await journal.guarded(self.inner, (self.key,))
-            return None, self._fail(error)
-        await journal.guarded(self.inner, (self.key,))
-        return self._perform_or_fail(value)
+        except asyncio.CancelledError:
+            if self.effect.idempotency.doubtful:
+                self._land_result(value, raised)  # what is known must not become a doubt
+            raise
+        return self._land_result(value, raised)
 
     async def _intend(self) -> None:
         """Makes the intent durable where the class needs one. A decision `redo` is consumed by the next try's intent."""
         journal, receipt = self.journal, self.receipt
-        if self.key in journal.mine or not self._needs_intent():
+        if journal.begun(self.key) or not self._needs_intent():
             return
         if receipt is not None and receipt.status is Status.INTENDED and self._same_try(receipt):
             return  # KEYED within its window, or IDEMPOTENT: the try that its first intent began
@@ -229,7 +235,7 @@ class Passage:
 
     def _same_try(self, receipt: Receipt) -> bool:
         if self.idempotency.doubtful:
-            return not self.journal.facts(receipt).redo
+            return Choice.REDO not in self.journal.said(receipt)
         return not self.frame.approved
 
     def _needs_intent(self) -> bool:
@@ -247,13 +253,18 @@ class Passage:
         while True:
             try:
                 return await self._run(body)
+            except asyncio.CancelledError as error:
+                if self.effect.idempotency.doubtful:
+                    self._settle_cancelled(await self._in_doubt(error))
+                raise
             except self.effect.ambiguous as error:
-                if again and isinstance(error, Exception):
-                    again = False
-                    continue
-                found = await self._in_doubt(error)
-                if not isinstance(found, NotPerformed):
-                    return found
+                if not (again and isinstance(error, Exception)):
+                    found = await self._in_doubt(error)
+                    if not isinstance(found, NotPerformed):
+                        return found
+                again = False
+            self.journal.must_go_on()
+            await self.journal.claim.ensure()
 
     async def _run(self, body: Body) -> object:
         token = CURRENT.set(self._current())
@@ -282,7 +293,9 @@ class Passage:
         """
         journal = self.journal
         journal.keep(doubt := self.new(Status.IN_DOUBT, tried=self.tried))
-        finding = await ask_outside(self.effect, self._current())
+        # A cancelled call that writes the world has nobody to commit its outcome with a snapshot: it is asked about.
+        unheld = not (self.effect.writes_world and isinstance(error, asyncio.CancelledError))
+        finding = await self._asked() if unheld else Unknown()
         if isinstance(finding, Performed):
             return finding.result
         if isinstance(finding, NotPerformed) and finding.final:
@@ -293,6 +306,20 @@ class Passage:
         values = [*apart(doubt, self.arguments), *(() if evidence.changes is None else (evidence.changes,))]
         await journal.park([asking], [Called(receipt=doubt)], values=values)
 
+    def _settle_cancelled(self, found: object) -> None:
+        """What a probe knows of a call whose caller gave up: recorded, for nobody is there to return it to."""
+        if isinstance(found, NotPerformed):
+            self.journal.keep(withdrawn := self.new(Status.WITHDRAWN, tried=self.tried))
+            self.journal.writer.land(withdrawn)
+        else:
+            self._land_result(found, None)
+
+    async def _asked(self) -> Finding[Any]:
+        try:
+            return await ask_outside(self.effect, self._current())
+        except asyncio.CancelledError:
+            return Unknown()  # the doubt stays, whoever gave up waiting
+
     async def _evidence(self) -> Evidence:
         """What this call, which runs alone, has changed in the world so far."""
         journal = self.journal
@@ -301,12 +328,14 @@ class Passage:
         try:
             now = await journal.world.snapshot(journal.store.contents)
             return await evidence_between(journal.store, journal.world, journal.base, now)
-        except SavepointError:
+        except (SavepointError, asyncio.CancelledError):
             return LOST
 
     # -- the outcome ----------------------------------------------------------------------------------------------
 
-    def _perform_or_fail(self, value: object) -> tuple[object, Exception | None]:
+    def _land_result(self, value: object, raised: Exception | None) -> tuple[object, Exception | None]:
+        if raised is not None:
+            return None, self._fail(raised)
         try:
             return self._perform(value), None
         except NotPortable as error:
@@ -319,20 +348,21 @@ class Passage:
         self._land(Status.PERFORMED, outcome)
         return outcome.value
 
-    def _fail(self, error: Exception) -> Exception:
+    def _fail(self, error: Exception, *, entered: bool = True) -> Exception:
         """Lands an observed error; returns it as a resumed program meets it."""
         failure = failure_of(error)
-        self._land(Status.FAILED, encode(failure))
+        self._land(Status.FAILED, encode(failure), entered=entered)
         rebuilt = error_of(failure, self.effect.raises)
         return error if type(rebuilt) is type(error) else rebuilt
 
-    def _land(self, status: Status, outcome: Encoded) -> None:
+    def _land(self, status: Status, outcome: Encoded, *, entered: bool = True) -> None:
         note = None if self.inner.note is None else encode(self.inner.note, f"the note of {self.effect.name}")
         receipt = self.new(status, tried=self.tried, outcome=outcome.digest, note=None if note is None else note.digest)
         self.journal.keep(receipt)
         self.frame.outcome = outcome
         values = [outcome, *apart(receipt, self.arguments), *(() if note is None else (note,))]
-        self.inner.writes_world = self._wrote_world()
+        # What a handler answered, or what was refused, entered no body.
+        self.inner.writes_world = entered and self.idempotency is not Idempotency.READ and self._wrote_world()
         if self.inner.writes_world:
             self.held = [Called(receipt=receipt)], values
         else:
@@ -384,7 +414,7 @@ class Passage:
             version=self.effect.version,
             idempotency=self.idempotency,
             status=status,
-            writes_world=self.effect.writes_world,
+            writes_world=self.effect.writes_world and self.idempotency is self.effect.idempotency,
             arguments=None if long else self.arguments.body,
             arguments_object=self.arguments.digest if long else None,
             outcome=outcome,

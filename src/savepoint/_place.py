@@ -17,6 +17,8 @@ from ._unit import VERIFY
 NAME = ".savepoint"
 DATABASE = "store.db"
 _NEW = "store.db.new"
+_IGNORE = ".gitignore"
+"""Tells git that nothing here is the project's."""
 _DIRECTORIES = ("packs", "forks", "locks")
 _HEADER = struct.Struct(">16s44xI4xI")
 """Of a SQLite file: magic, user version, application id."""
@@ -115,7 +117,7 @@ def _refuse_what_is_there(place: Path) -> None:
         raise Usage(f"{place} is not a store but a file", next="name the store's directory")
     if (place / "store.db-wal").exists() or any((place / "packs").glob("*")) or any((place / "forks").glob("*")):
         raise Corrupt(f"{place / DATABASE} is gone while other files of the store are there", next=VERIFY)
-    if other := sorted({entry.name for entry in place.iterdir()} - {*_DIRECTORIES, _NEW, f"{_NEW}-journal"}):
+    if other := sorted({entry.name for entry in place.iterdir()} - {*_DIRECTORIES, _IGNORE, _NEW, f"{_NEW}-journal"}):
         raise Usage(f"{place} is not a store: it holds {other[0]}", next="name an empty or a new directory")
 
 
@@ -123,6 +125,7 @@ def _make(place: Path, patience_s: float) -> None:
     above = {place.parent, *(path.parent for path in place.parents if not path.exists())}
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     place.chmod(0o700)
+    (place / _IGNORE).write_text("*\n")
     _furnish(place)
     with _alone(place / "locks" / "create", patience_s):
         if (place / DATABASE).exists():

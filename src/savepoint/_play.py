@@ -8,6 +8,7 @@ from typing import Any, cast
 from attrs import evolve, frozen
 
 from effects import EffectError, Parked
+from effects._call import CURRENT
 from effects._failure import Failure, failure_of
 from effects._layer import LAYER
 
@@ -164,10 +165,11 @@ def _first(error: BaseException, kind: type[BaseException]) -> BaseException | N
 
 
 async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
-    if status is RunStatus.INTERRUPTED:
-        attempt.journal.ended = True
-    else:
-        await attempt.journal.finish()
+    attempt.claim.ending = True
+    if status in (RunStatus.INTERRUPTED, RunStatus.CANCELLED):
+        attempt.journal.gate.cancel()
+    # Also when it is interrupted: who claims the run next takes a free lock for proof that no body of ours runs.
+    await attempt.journal.finish()
     await attempt.claim.rest()
     await attempt.end(status, **how)
     return Played(status=status, error=how.get("error"), step=attempt.journal.step, warnings=tuple(attempt.warnings))
@@ -195,6 +197,10 @@ def _scope(attempt: Attempt, world: World) -> Generator[None]:
 
 async def call(resume: Bound, world: World, run_id: str) -> Any:
     """Enters a resume function with its arguments."""
+    token = CURRENT.set(None)  # entered from a body, it is no part of that body
     arguments = {name: run_id if value == CURRENT_RUN else value for name, value in resume.arguments.items()}
-    with until_abandoned():
-        return await resume.resumable.enter(world, arguments)
+    try:
+        with until_abandoned():
+            return await resume.resumable.enter(world, arguments)
+    finally:
+        CURRENT.reset(token)

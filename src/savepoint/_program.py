@@ -154,6 +154,7 @@ async def fork_program(
         created_at=wall_clock_s(),
         changed_at=wall_clock_s(),
         result=None,
+        state=None,
         error=None,
         final=None,
         settled=None,

@@ -130,7 +130,7 @@ def _why(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt) ->
     if effect is None and receipt.status in UNSETTLED:
         return (
             f"the process ended between the intent and the outcome, and {receipt.effect} is not in the registry, "
-            "so no probe can be asked"
+            "so a probe, if it has one, cannot be asked"
         )
     if effect is not None and effect.prober is not None and receipt.status in UNSETTLED:
         age = max(0.0, wall_clock_s() - receipt.at)

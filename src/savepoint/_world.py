@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from attrs import frozen
 
+from effects._call import CURRENT
+
 from ._cell import Cell
 from ._conflict import MergeConflict
 from ._errors import Foreign, Missing, Newer, SavepointError, Usage
@@ -77,7 +79,12 @@ class World:
         return value
 
     def __setitem__(self, cell: Cell[T], value: T) -> None:
-        """Raises `Usage` (not the cell's type), `NotPortable` with the offender's path below the cell's name."""
+        """Raises `Usage` (not the cell's type; inside an effect's body), `NotPortable` with the offender's path."""
+        if CURRENT.get() is not None:
+            raise Usage(
+                f"cell {cell.name!r} was set inside the body of {CURRENT.get().call.name}",  # type: ignore[union-attr]
+                next="return the value and set the cell in the program: a body whose receipt is reused is not entered",
+            )
         self._declare(cell)
         cell.check(value)
         self._cells[cell.name] = normalise(value, cell.name)

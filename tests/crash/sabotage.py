@@ -44,8 +44,8 @@ def _decision_twice() -> None:
     facts = Journal.facts
     once: set[bytes] = set()
 
-    def generous(self: Journal, receipt: _journal.Receipt) -> Facts:
-        known = facts(self, receipt)
+    def generous(self: Journal, receipt: _journal.Receipt, rules: _journal.Rules) -> Facts:
+        known = facts(self, receipt, rules)
         if known.redo or any(said.choice.value == "redo" for said in self.decisions.values()):
             once.add(receipt.key)
         return evolve(known, redo=receipt.key in once)

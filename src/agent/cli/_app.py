@@ -6,11 +6,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from savepoint import Usage
 from savepoint._claim import LEASE_S
 from savepoint._run import IfExists, Recovery
 
 from . import _run, _settle, _show
 from ._common import Common, Desk
+from ._signals import interruptible
 
 COMMON = Common()
 
@@ -24,13 +26,16 @@ def release() -> str:
 
 
 Model = Annotated[
-    str | None, Parameter(help="openai:NAME or script:FILE (default: SAVEPOINT_MODEL, or the agent's own).")
+    str | None,
+    Parameter(help="openai:NAME, or script:FILE, a JSON list of turns (default: SAVEPOINT_MODEL, or the agent's own)."),
 ]
 Workspace = Annotated[Path | None, Parameter(help="The directory that the run works on, in a fork of it.")]
+Into = Annotated[Path | None, Parameter(help="The directory to change, where it is not the one of the run.")]
 MaxTurns = Annotated[int | None, Parameter(help="Model replies of the run, over all its attempts.")]
 Lease = Annotated[
     float, Parameter(name="--lease", help="Seconds that this process is believed without a sign of life.")
 ]
+Run = Annotated[str, Parameter(name="RUN", help="Its id, or the beginning of it.")]
 Target = Annotated[str | None, Parameter(help="The agent, where it is not the one that the run started with.")]
 Merge = Annotated[bool, Parameter(negative="", help="Bring the changes into the workspace when the run completes.")]
 
@@ -57,10 +62,13 @@ async def demo(
     """See it work in a minute, offline: an agent is killed in the middle of a call, and resumed."""
     from agent.demo import demo as play  # noqa: PLC0415  only this command pays for it
 
-    return await play(json=common.json, keep=keep)
+    if common.store is not None:
+        raise Usage("the demo has a store of its own", next="leave out --store; --keep leaves everything for a look")
+    with interruptible(lambda: None):  # SIGTERM too: its directory goes with it
+        return await play(json=common.json, keep=keep)
 
 
-@app.command
+@app.command(usage="Usage: savepoint run [OPTIONS] TARGET [INPUT]")
 async def run(
     target: str,
     text: Annotated[str | None, Parameter(name="INPUT")] = None,
@@ -88,7 +96,7 @@ async def run(
     run_id
         An idempotency key: a run that completed is answered from the store.
     if_exists
-        What to do with a run of this id: resume it, restart it, fail, or resume_only.
+        What to do with a run of this id: resume it, restart it, fail, or resume-only (never start one).
     recovery
         What a performed call after the savepoint means: reuse its result, or ask (strict).
     abandon
@@ -107,20 +115,20 @@ async def runs(*, common: Common = COMMON) -> int:
 
 
 @app.command
-async def show(run: str, /, *, common: Common = COMMON) -> int:
+async def show(run: Run, /, *, common: Common = COMMON) -> int:
     """Show one run: its steps, attempts, open questions, and where it can be resumed."""
     return await _show.show(Desk(common=common), run)
 
 
 @app.command
-async def log(run: str, /, *, common: Common = COMMON) -> int:
+async def log(run: Run, /, *, common: Common = COMMON) -> int:
     """List a run's receipts: what it did, and what is known of it."""
     return await _show.log(Desk(common=common), run)
 
 
 @app.command
 async def resume(
-    run: str,
+    run: Run,
     /,
     *,
     target: Target = None,
@@ -140,8 +148,8 @@ async def resume(
 
 @app.command
 async def decide(
-    run: str,
-    question: str,
+    run: Run,
+    question: Annotated[str, Parameter(help="Its id, or the beginning of it.")],
     verdict: str,
     /,
     *,
@@ -164,14 +172,14 @@ async def decide(
 
 
 @app.command
-async def cancel(run: str, /, *, common: Common = COMMON) -> int:
+async def cancel(run: Run, /, *, common: Common = COMMON) -> int:
     """Stop a run for good."""
     return await _settle.cancel(Desk(common=common), run)
 
 
 @app.command
 async def fork(
-    run: str,
+    run: Run,
     /,
     *,
     at: Annotated[int | None, Parameter(help="The step of the savepoint (default: the newest).")] = None,
@@ -190,13 +198,13 @@ async def fork(
 
 
 @app.command
-async def merge(run: str, /, *, workspace: Workspace = None, common: Common = COMMON) -> int:
+async def merge(run: Run, /, *, workspace: Into = None, common: Common = COMMON) -> int:
     """Bring what a completed run changed into its workspace; refused where both changed the same paths."""
     return await _settle.merge(Desk(common=common), run, workspace=workspace)
 
 
 @app.command
-async def discard(run: str, /, *, common: Common = COMMON) -> int:
+async def discard(run: Run, /, *, common: Common = COMMON) -> int:
     """Drop what an ended run changed."""
     return await _settle.discard(Desk(common=common), run)
 

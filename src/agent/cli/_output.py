@@ -6,11 +6,13 @@ import re
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
 from attrs import field, frozen
+from rich.console import Console
+from rich.table import Table
 
 from agent._render import _plain as plain_of
 from savepoint._errors import SavepointError
@@ -55,6 +57,13 @@ class Output:
         """A message to people."""
         _write(self.err, printable(text))
 
+    def table(self, table: Table) -> None:
+        """On stdout, its cells printable already. Not on a terminal: as wide as it gets, so that no cell is broken."""
+        terminal, drawn = self.out.isatty(), StringIO()
+        console = Console(file=drawn, highlight=False, force_terminal=terminal, width=None if terminal else 1000)
+        console.print(table)
+        _write(self.out, drawn.getvalue().removesuffix("\n"))
+
     def fail(self, code: str, message: str, move: str) -> None:
         """An error: one line on stderr, with `--json` an object on stdout too."""
         if self.json:
@@ -86,16 +95,31 @@ def streams(*, json_only: bool) -> Generator[tuple[TextIO, TextIO]]:
             stream.reconfigure(errors="backslashreplace")
     err = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  for the life of the process
     if not json_only:
-        yield sys.stdout or err, err
-        return
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
-        os.dup2(2, 1)
         try:
-            yield out, err
+            yield sys.stdout or err, err
         finally:
-            with suppress(OSError, ValueError):
-                out.flush()
-            os.dup2(out.fileno(), 1)
+            _let_go(sys.stdout)
+        return
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        yield out, err
+    finally:
+        os.dup2(out.fileno(), 1)
+        # Closed or full: its last lines are lost, the exit code is not.
+        with suppress(OSError, ValueError):
+            out.close()
+
+
+def _let_go(stdout: TextIO | None) -> None:
+    """What a reader that went away did not take is dropped: the interpreter would fail at it again on its way out."""
+    if stdout is None or stdout.closed:
+        return
+    try:
+        stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), stdout.fileno())
 
 
 def _open_standard_descriptors() -> None:

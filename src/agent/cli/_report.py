@@ -14,6 +14,7 @@ from rich.text import Text
 from agent import Result
 from effects._question import Question
 from savepoint import RunStatus
+from savepoint._run import RunRecord
 from savepoint._system import Change, ChangeKind
 
 from ._exit import OF_STATUS, Exit
@@ -36,6 +37,8 @@ class Ending:
     changes: Changes = field(factory=dict[str, Sequence[Change]])
     """of the run's world, by system"""
     merged: bool = False
+    entered: bool = True
+    """False: a fork that was only made"""
     workspace: Path | None = None
 
 
@@ -77,6 +80,12 @@ class Report:
     def command(self, *words: str) -> str:
         return command(*words, store=self.store)
 
+    def next_of(self, record: RunRecord) -> str:
+        """How a stopped run goes on. One of a program without an agent has no command: its program calls it."""
+        if "agent" in record.meta:
+            return self.command("resume", record.run_id)
+        return f"start its program ({printable(record.program)}) again, with the same run id"
+
     def questions(self, questions: Iterable[Question], run_id: str) -> None:
         """On stderr: the answer to what a run waits for is another command's."""
         for question in questions:
@@ -91,12 +100,14 @@ class Report:
         resume = self.command("resume", result.run_id)
         match result.status:
             case RunStatus.COMPLETED:
-                replayed = " (answered from the store; nothing was run, and new input was ignored)"
+                replayed = " (answered from the store: nothing was run, new input is ignored)"
                 note(f"run {result.run_id} completed at step {result.step}{replayed if result.replayed else ''}")
             case RunStatus.WAITING:
                 if not self.output.json:
                     self.questions(result.questions, result.run_id)
                 note(f"run {result.run_id} waits at step {result.step}; when all is answered: {resume}")
+            case RunStatus.INTERRUPTED if not ending.entered:
+                note(f"run {result.run_id} is made and not started; start it with: {resume}")
             case RunStatus.FAILED | RunStatus.INTERRUPTED:
                 why = "" if result.error is None else f": {result.error.kind}: {result.error.message}"
                 note(f"run {result.run_id} {_WORDS[result.status]} at step {result.step}{why}")

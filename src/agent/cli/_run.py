@@ -11,7 +11,8 @@ from attrs import evolve
 import agent
 from agent import Result
 from agent._entries import TYPES
-from savepoint import Conflict, Missing, RunResult, RunStatus, Usage
+from agent._progress import ignore
+from savepoint import Conflict, Missing, NotWritable, RunResult, RunStatus, Usage
 from savepoint._ambient import fresh_bytes
 from savepoint._errors import SavepointError
 from savepoint._events import read_head
@@ -33,7 +34,7 @@ from ._local import Local, directory, host_world, write_local
 from ._output import error_parts
 from ._report import Ending
 from ._signals import interruptible
-from ._start import MODEL, Start, absolute, known, model_of, performers
+from ._start import MODEL, Start, absolute, keep, known, model_of, needs_workspace, performers
 from ._target import load_agent
 
 
@@ -59,12 +60,17 @@ async def run(
     worker = load_agent(target, local.project)
     local.world(desk.place)
     model_of(worker, local.model)
+    if run_id is None or not desk.place.exists():
+        needs_workspace(worker, local, merge=start.merge)
     run_id = run_id or f"run-{fresh_bytes(6).hex()}"
     async with desk.opened(create=if_exists is not IfExists.RESUME_ONLY) as store:
         record = await find_run(store, run_id)
         if record is not None and if_exists is not IfExists.RESTART:
+            _not_cancelled(record, if_exists)
             local = await known(store, record, evolve(start, target=target))
+            await keep(store, record, worker, local)
         elif if_exists is not IfExists.RESUME_ONLY:
+            needs_workspace(worker, local, merge=start.merge)
             await write_local(store, run_id, local)
         host, model = local.world(desk.place), model_of(worker, local.model)
 
@@ -82,12 +88,11 @@ async def resume(desk: Desk, run: str, start: Start) -> Exit:
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
         record = await get_run(store, run_id)
-        if record.status is RunStatus.CANCELLED:
-            raise Conflict(f"run {run_id} was cancelled", next="start it anew: savepoint run ... --if-exists restart")
+        _not_cancelled(record, IfExists.RESUME)
         local = await known(store, record, start)
         if record.status is RunStatus.COMPLETED:
             return await _conduct(desk, store, run_id, local, lambda _: _stored(store, record), merge=start.merge)
-        worker, host, model = performers(desk, record, local)
+        worker, host, model = await performers(desk, store, record, local)
 
         def work(watch: Watch) -> Awaitable[Result]:
             return agent.resume(
@@ -103,7 +108,7 @@ async def fork(desk: Desk, run: str, start: Start, *, at: int | None, fork_id: s
     async with desk.opened() as store:
         parent = await get_run(store, await find_run_id(store, run))
         local = await known(store, parent, start)
-        worker, host, model = performers(desk, parent, local)
+        worker, host, model = await performers(desk, store, parent, local)
         run_id = fork_id or f"{parent.run_id}-fork-{fresh_bytes(3).hex()}"
         if await find_run(store, run_id) is not None:
             raise Conflict(f"run {run_id} exists already", next="choose another id for the fork")
@@ -112,10 +117,10 @@ async def fork(desk: Desk, run: str, start: Start, *, at: int | None, fork_id: s
         def work(watch: Watch) -> Awaitable[Result]:
             return agent.fork(
                 parent.run_id, agent=worker, store=store, at=at, fork_id=run_id, world=host, model=model,
-                on_event=watch, lease_s=start.lease_s, enter=enter,
+                on_event=watch if enter or desk.common.json else ignore, lease_s=start.lease_s, enter=enter,
             )  # fmt: skip
 
-        code = await _conduct(desk, store, run_id, local, work, merge=start.merge)
+        code = await _conduct(desk, store, run_id, local, work, merge=start.merge, entered=enter)
         return Exit.DONE if not enter and code is Exit.FAILED else code
 
 
@@ -127,6 +132,7 @@ async def _conduct(
     work: Callable[[Watch], Awaitable[Result]],
     *,
     merge: bool,
+    entered: bool = True,
 ) -> Exit:
     """Runs `work`, watched and interruptible, and tells how the run stands after it."""
     with interruptible(_stopping) as interruption:
@@ -137,10 +143,23 @@ async def _conduct(
             if not interruption.came:
                 raise
             result = await _standing(store, run_id)
-    ending = await _ending(desk, store, result, local)
+        except NotWritable:
+            if await find_run(store, run_id) is not None:
+                desk.output.note(
+                    f"run {run_id} stopped; once the store can be written: {desk.report.command('resume', run_id)}"
+                )
+            raise
+    ending = evolve(await _ending(desk, store, result, local), entered=entered)
     if merge and result.status is RunStatus.COMPLETED:
         return await _merged(desk, store, ending)
     return desk.report.ended(ending, interrupted=interruption.came)
+
+
+def _not_cancelled(record: RunRecord, if_exists: IfExists) -> None:
+    """Raises `Conflict`. `fail` has its own words."""
+    if record.status is RunStatus.CANCELLED and if_exists is not IfExists.FAIL:
+        move = "start it anew: savepoint run ... --if-exists restart"
+        raise Conflict(f"run {record.run_id} was cancelled", next=move)
 
 
 def _stopping() -> None:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Sequence
 from typing import cast
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 
 from effects import EffectError
 from savepoint import SavepointError
@@ -28,7 +28,7 @@ def serve(words: Sequence[str]) -> int:
         try:
             return _perform(words, output)
         except CycloptsError as error:
-            output.fail("usage", str(error), "savepoint --help")
+            output.fail("usage", *_usage(error, words))
             return Exit.USAGE
         except (SavepointError, EffectError) as error:
             _trace(debug=debug)
@@ -53,6 +53,16 @@ def _perform(words: Sequence[str], output: Output) -> int:
     if not inspect.iscoroutine(found):
         return Exit.DONE  # --help, --version
     return cast("int", asyncio.run(found))
+
+
+def _usage(error: CycloptsError, words: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with the words, and the next move."""
+    if isinstance(error, UnusedCliTokensError):
+        return f"more words than it takes: {' '.join(error.unused_tokens or ())}", "quote a text of several words"
+    if words[0].startswith("-"):
+        return f"{words[0]} stands before the command", "write the command first: savepoint COMMAND --store PATH"
+    command = " ".join(error.command_chain or ())
+    return str(error), f"savepoint {command} --help" if command else "savepoint --help"
 
 
 def _trace(*, debug: bool) -> None:

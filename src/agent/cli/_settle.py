@@ -33,7 +33,7 @@ async def decide(desk: Desk, run: str, question: str, verdict: str, *, value: st
         wanted = Decision(question=asked.id, choice=Choice(verdict), value=answer, note=note)
         decision = await understood(lambda types: record_decision(store, record.lineage, asked, wanted, types), local)
         left = await understood(lambda types: _open(store, record, types), local)
-    resume = desk.report.command("resume", run_id)
+    resume = desk.report.next_of(record)
     if desk.output.json:
         desk.output.emit(
             {
@@ -70,6 +70,8 @@ async def merge(desk: Desk, run: str, *, workspace: Path | None) -> Exit:
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
         local = await read_local(store, run_id)
+        if (await get_run(store, run_id)).base is None:
+            raise Usage(f"run {run_id} has no workspace: nothing to merge", next="start one with --workspace DIR")
         place = directory(workspace) or (None if local is None else local.workspace)
         if place is None:
             raise Usage(f"the workspace of run {run_id} is not known here", next="name it: --workspace DIR")

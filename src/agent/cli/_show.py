@@ -3,12 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from agent._entries import TYPES
-from savepoint import Foreign, RunStatus, SavepointError, Types
+from savepoint import Corrupt, Foreign, RunStatus, SavepointError, Types
 from savepoint._inspect import (
     ReceiptView,
     RunSummary,
@@ -59,7 +58,7 @@ async def runs(desk: Desk) -> Exit:
             age(record.changed_at),
         )
     if summaries:
-        _console(desk).print(table)
+        desk.output.table(table)
     else:
         desk.output.note("no runs yet; start one: savepoint run TARGET INPUT")
     return Exit.DONE
@@ -105,22 +104,29 @@ async def log(desk: Desk, run: str) -> Exit:
             str(receipt.step), str(view.attempt), Text(printable(receipt.effect)), receipt.idempotency.value,
             receipt.status.value, Text(arguments_of(named(view.arguments), 120)),
         )  # fmt: skip
-    _console(desk).print(table)
+    desk.output.table(table)
     return Exit.DONE
 
 
 async def verify(desk: Desk) -> Exit:
     """Every byte of the store, and whether all that is named is there."""
-    async with desk.opened(read_only=True) as store:
-        found = await verify_store(store, KNOWN)
+    try:
+        async with desk.opened(read_only=True) as store:
+            found = await verify_store(store, KNOWN)
+    except Corrupt as error:  # it is its own next move wherever else damage is met
+        raise Corrupt(error.message, next="move the store away, and put back a copy or start a new one") from error
     damage = [{"what": each.what, "name": each.name, "cause": each.cause} for each in found.damage]
     if desk.output.json:
         desk.output.emit({"objects": found.objects, "rows": found.rows, "damage": damage})
     else:
         for each in found.damage:
             desk.output.result(f"{each.what} {each.name}: {each.cause}")
-        desk.output.result(f"{found.objects} objects and {found.rows} rows read, {len(damage) or 'no'} damage found")
+        desk.output.result(f"{found.objects} objects and {found.rows} rows read, {_counted(len(damage))}")
     return Exit.DAMAGED if damage else Exit.DONE
+
+
+def _counted(damage: int) -> str:
+    return f"{damage} damaged or missing" if damage else "no damage found"
 
 
 async def understood(work: Callable[[Types], Awaitable[T]], local: Local | None) -> T:
@@ -143,12 +149,6 @@ async def _changes(
         return await changes_between(store, view.base, view.now, host_world(local.workspace, desk.place)), ()
     except SavepointError as error:
         return {}, (error.message,)
-
-
-def _console(desk: Desk) -> Console:
-    """Not a terminal: as wide as it gets, so that no cell is broken."""
-    out = desk.output.out
-    return Console(file=out, highlight=False, width=None if out.isatty() else 1000, no_color=not out.isatty())
 
 
 def _status(summary: RunSummary) -> Text:

@@ -46,26 +46,43 @@ async def known(store: Store, record: RunRecord, start: Start) -> Local:
     if record.status is RunStatus.COMPLETED and kept is not None:
         return kept
     workspace = same_workspace(record, kept, asked) if record.status is not RunStatus.COMPLETED else asked
-    local = Local(
+    return Local(
         target=start.target or ("" if kept is None else kept.target),
         project=Path.cwd() if kept is None or start.target not in {None, kept.target} else kept.project,
         workspace=workspace,
         model=model,
     )
-    if kept is None and local.target:
-        await write_local(store, record.run_id, local)
-    return local
 
 
-def performers(desk: Desk, record: RunRecord, local: Local) -> tuple[Agent, World | None, Model | None]:
-    """Raises `Usage`, `Missing` for what cannot be had, before anything is claimed."""
+async def performers(
+    desk: Desk, store: Store, record: RunRecord, local: Local
+) -> tuple[Agent, World | None, Model | None]:
+    """What works on. Raises `Usage`, `Missing` for what cannot be had, before anything is claimed."""
+    if "agent" not in record.meta:
+        raise Usage(f"run {record.run_id} is of a program, not of an agent", next=desk.report.next_of(record))
     if not local.target:
         raise Usage(
             f"run {record.run_id} was not started by this command line, so its agent is not known",
             next="name it: --target module:attribute",
         )
     worker = load_agent(local.target, local.project)
-    return worker, local.world(desk.place), model_of(worker, local.model)
+    host, model = local.world(desk.place), model_of(worker, local.model)
+    await keep(store, record, worker, local)
+    return worker, host, model
+
+
+async def keep(store: Store, record: RunRecord, worker: Agent, local: Local) -> None:
+    """What the next command finds of a run that was not started here. A target that proved wrong is never kept."""
+    if worker.name == record.meta.get("agent") and await read_local(store, record.run_id) is None:
+        await write_local(store, record.run_id, local)
+
+
+def needs_workspace(worker: Agent, local: Local, *, merge: bool) -> None:
+    """Raises `Usage` where an agent for files, or a merge, is started without a directory."""
+    if merge and local.workspace is None:
+        raise Usage("--merge: there is no workspace to merge into", next="add --workspace DIR")
+    if "files" in worker.systems and local.workspace is None:
+        raise Usage(f"the agent {worker.name} works on a directory, and none is named", next="add --workspace DIR")
 
 
 def model_of(worker: Agent, spec: str | None) -> Model | None:

@@ -56,7 +56,7 @@ def _agent(target: str, found: object) -> Agent:
     if isinstance(found, Agent):
         return found
     if not isinstance(found, FunctionType) or not _returns_agent(found):
-        raise Usage(f"{target} is a {type(found).__name__}, not an agent", next=_SHAPE)
+        raise Usage(f"{target} is of type {type(found).__name__}, not an agent", next=_SHAPE)
     needed = [each.name for each in inspect.signature(found).parameters.values() if _is_required(each)]
     if needed or inspect.iscoroutinefunction(found):
         what = f"needs {', '.join(needed)}" if needed else "is async"

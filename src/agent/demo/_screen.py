@@ -6,6 +6,7 @@ Plain text for pipes, colours and boxes for a terminal. It writes and decides no
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 from ._panel import Style, columns, cut, panel, width
@@ -24,8 +25,9 @@ class Screen:
         self._begun = 0.0
 
     def say(self, text: str = "") -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        with suppress(OSError):  # a reader that goes away stops nothing
+            self._stream.write(text + "\n")
+            self._stream.flush()
 
     def begin(self, run_id: str, title: str) -> None:
         self._begun = asyncio.get_running_loop().time()
