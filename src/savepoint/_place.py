@@ -125,7 +125,9 @@ def _make(place: Path, patience_s: float) -> None:
     above = {place.parent, *(path.parent for path in place.parents if not path.exists())}
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     place.chmod(0o700)
-    (place / _IGNORE).write_text("*\n")
+    ignore = place / _IGNORE
+    ignore.touch(mode=0o600)
+    ignore.write_text("*\n")
     _furnish(place)
     with _alone(place / "locks" / "create", patience_s):
         if (place / DATABASE).exists():
