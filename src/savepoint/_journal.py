@@ -29,7 +29,7 @@ from ._form import plain_ids
 from ._frame import COMPENSATING, FRAME, Frame, in_frame
 from ._gate import Gate
 from ._guard import Guard
-from ._passage import Passage, apart
+from ._passage import Passage
 from ._questions import ask, question_about, question_id
 from ._store import Store, Transaction
 from ._types import Types
@@ -226,7 +226,7 @@ class Journal:
         """Commits a model's reply together with the intents of the calls that start at once."""
         intents = [call.new(Status.INTENDED, tried=1) for call in calls]
         self.mine.update({intent.key: intent for intent in intents})
-        values = [value for intent, call in zip(intents, calls, strict=True) for value in apart(intent, call.arguments)]
+        values = [value for intent, call in zip(intents, calls, strict=True) for value in call.apart(intent)]
         await self.durable(REPLY, [Called(receipt=intent) for intent in intents], values=values)
 
     async def snapshot(self, key: bytes, outcome: Sequence[Event] = (), values: Sequence[Encoded] = ()) -> None:

@@ -3,16 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attrs import evolve
-
-from effects import Call, ConcurrentCalls, CurrentCall, Effect, Idempotency, NotPerformed, Performed, Unknown
+from effects import Call, ConcurrentCalls, CurrentCall, Idempotency, NotPerformed
 from effects._call import CURRENT
 from effects._divergence import changes_decisions, guarded_levels
-from effects._failure import Failure, error_of, failure_of
+from effects._failure import error_of, failure_of
 from effects._key import below
-from effects._probe import Finding
 from effects._question import Choice, QuestionKind
 from effects._receipt import Receipt, Status
 from effects._recovery import Verdict
@@ -20,12 +17,11 @@ from effects._recovery import Verdict
 from ._ambient import wall_clock_s
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
-from ._errors import Conflict, Halted, NotPortable, SavepointError
+from ._doubt import doubted
+from ._errors import NotPortable
 from ._events import Called, Event
-from ._evidence import LOST, NONE, Evidence, evidence_between
-from ._form import snapshot_ids
 from ._frame import Frame, in_frame
-from ._stored import get_value
+from ._recall import recall
 from ._writer import INTENT, OUTCOME
 
 if TYPE_CHECKING:
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
 Body = Callable[[], Awaitable[object]]
 _UNDONE = frozenset({Idempotency.CONTAINED, Idempotency.COMPOSITE})
 """What a body of these classes did inside the world is done again where a fork lacks it."""
-LOST_NOTE = {"world": "lost"}
-"""The note of a performed call whose changes of the world nobody has any more."""
 INLINE_ARGUMENTS = 512
 """Bytes of arguments that stand in the receipt itself."""
 
@@ -101,7 +95,7 @@ class Passage:
                 return await self._outside(body)
             return await self._enter(body)
         if verdict in (Verdict.REUSE, Verdict.RAISE):
-            return await self._known(receipt)
+            return await self._recalled(receipt)
         # After a resume all questions were asked before the program was entered; a version that changed is seen here.
         kind = QuestionKind.DIVERGED if verdict is Verdict.DIVERGED else QuestionKind.IN_DOUBT
         await journal.park([journal.asking(kind, receipt, self.effect)])
@@ -110,7 +104,7 @@ class Passage:
         """A call that handlers handle: recorded only where they answer it without reaching a body."""
         self.journal.must_go_on()
         if self.receipt is not None:
-            return await self._known(self.receipt)
+            return await self._recalled(self.receipt)
         with in_frame(self.frame.handled()) as seen:
             try:
                 value = await ask()
@@ -120,44 +114,9 @@ class Passage:
                 raise self._fail(error) from error
         return value if seen.reached else self._perform(value)
 
-    async def _known(self, receipt: Receipt) -> object:
-        """The recorded result, or the recorded error raised."""
+    async def _recalled(self, receipt: Receipt) -> object:
         self.journal.guard.reuse(self.key)
-        self.frame.known = True
-        self.frame.lost = not await self._brought_back(receipt)
-        if receipt.outcome is None:
-            return None
-        if not receipt.number:
-            # Landed in this very attempt, by a body that is tried again: the store does not have it yet.
-            await self.journal.durable(OUTCOME)
-        try:
-            value = await get_value(self.journal.store, receipt.outcome, self.journal.types)
-        except SavepointError as error:
-            # The program must not take damage for the call's own failure, and do it in another way.
-            raise Halted(error) from error
-        if receipt.status is Status.FAILED and isinstance(value, Failure):
-            raise error_of(value, self.effect.raises)
-        return value
-
-    async def _brought_back(self, receipt: Receipt) -> bool:
-        """World changes that a decision `performed` kept are applied where the call is asked for; False: they are lost."""
-        journal = self.journal
-        whole = not (receipt.writes_world and receipt.note) or await self._note_of(receipt) != LOST_NOTE
-        if receipt.world is None or (0 < receipt.number <= journal.forked and not receipt.stale):
-            return whole
-        try:
-            before, after = await get_value(journal.store, receipt.world, journal.types)
-            await journal.world.apply(journal.store.contents, snapshot_ids(before), snapshot_ids(after))
-        except Conflict:
-            return False  # what was done again before this call is not what it was then
-        except SavepointError as error:
-            raise Halted(error) from error
-        journal.keep(back := evolve(receipt, stale=False))
-        journal.writer.land(back)
-        return whole
-
-    async def _note_of(self, receipt: Receipt) -> object:
-        return None if receipt.note is None else await get_value(self.journal.store, receipt.note, self.journal.types)
+        return await recall(self.journal, receipt, self.effect, self.frame)
 
     # -- the body -------------------------------------------------------------------------------------------------
 
@@ -231,7 +190,7 @@ class Passage:
         self.tried += 1
         intent = self.new(Status.INTENDED, tried=self.tried)
         journal.mine[self.key] = intent
-        await journal.durable(INTENT, [Called(receipt=intent)], values=apart(intent, self.arguments))
+        await journal.durable(INTENT, [Called(receipt=intent)], values=self.apart(intent))
 
     def _same_try(self, receipt: Receipt) -> bool:
         if self.idempotency.doubtful:
@@ -255,11 +214,11 @@ class Passage:
                 return await self._run(body)
             except asyncio.CancelledError as error:
                 if self.effect.idempotency.doubtful:
-                    self._settle_cancelled(await self._in_doubt(error))
+                    self._settle_cancelled(await doubted(self, error))
                 raise
             except self.effect.ambiguous as error:
                 if not (again and isinstance(error, Exception)):
-                    found = await self._in_doubt(error)
+                    found = await doubted(self, error)
                     if not isinstance(found, NotPerformed):
                         return found
                 again = False
@@ -267,7 +226,7 @@ class Passage:
             await self.journal.claim.ensure()
 
     async def _run(self, body: Body) -> object:
-        token = CURRENT.set(self._current())
+        token = CURRENT.set(self.current())
         try:
             # A body that is tried again makes the same calls again.
             self.inner.new_step()
@@ -279,32 +238,13 @@ class Passage:
         finally:
             CURRENT.reset(token)
 
-    def _current(self) -> CurrentCall:
+    def current(self) -> CurrentCall:
         return CurrentCall(
             call=self.call,
             keyed=partial(self.journal.idempotency_key, self.key, self.step),
             attempt=self.journal.claim.epoch,
             tried=max(0, self.tried - 1),
         )
-
-    async def _in_doubt(self, error: BaseException) -> object:
-        """Nobody knows how the call ended, though the process lives. Its request may still be under way, so only a
-        final "not performed" counts. Returns what a probe found, or parks.
-        """
-        journal = self.journal
-        journal.keep(doubt := self.new(Status.IN_DOUBT, tried=self.tried))
-        # A cancelled call that writes the world has nobody to commit its outcome with a snapshot: it is asked about.
-        unheld = not (self.effect.writes_world and isinstance(error, asyncio.CancelledError))
-        finding = await self._asked() if unheld else Unknown()
-        if isinstance(finding, Performed):
-            return finding.result
-        if isinstance(finding, NotPerformed) and finding.final:
-            return finding
-        why = f"the call ended with {type(error).__name__}: it may have happened, or may still happen"
-        evidence = await self._evidence()
-        asking = journal.asking(QuestionKind.IN_DOUBT, doubt, self.effect, why, evidence.stored)
-        values = [*apart(doubt, self.arguments), *(() if evidence.changes is None else (evidence.changes,))]
-        await journal.park([asking], [Called(receipt=doubt)], values=values)
 
     def _settle_cancelled(self, found: object) -> None:
         """What a probe knows of a call whose caller gave up: recorded, for nobody is there to return it to."""
@@ -313,23 +253,6 @@ class Passage:
             self.journal.writer.land(withdrawn)
         else:
             self._land_result(found, None)
-
-    async def _asked(self) -> Finding[Any]:
-        try:
-            return await ask_outside(self.effect, self._current())
-        except asyncio.CancelledError:
-            return Unknown()  # the doubt stays, whoever gave up waiting
-
-    async def _evidence(self) -> Evidence:
-        """What this call, which runs alone, has changed in the world so far."""
-        journal = self.journal
-        if not self.effect.writes_world or not journal.world.systems:
-            return NONE
-        try:
-            now = await journal.world.snapshot(journal.store.contents)
-            return await evidence_between(journal.store, journal.world, journal.base, now)
-        except (SavepointError, asyncio.CancelledError):
-            return LOST
 
     # -- the outcome ----------------------------------------------------------------------------------------------
 
@@ -360,7 +283,7 @@ class Passage:
         receipt = self.new(status, tried=self.tried, outcome=outcome.digest, note=None if note is None else note.digest)
         self.journal.keep(receipt)
         self.frame.outcome = outcome
-        values = [outcome, *apart(receipt, self.arguments), *(() if note is None else (note,))]
+        values = [outcome, *self.apart(receipt), *(() if note is None else (note,))]
         # What a handler answered, or what was refused, entered no body.
         self.inner.writes_world = entered and self.idempotency is not Idempotency.READ and self._wrote_world()
         if self.inner.writes_world:
@@ -404,6 +327,10 @@ class Passage:
             why = f"{self.effect.name} gave another result than before, and this call came after it"
             await journal.park([journal.asking(QuestionKind.DIVERGED, receipt, None, why) for receipt in later])
 
+    def apart(self, receipt: Receipt) -> tuple[Encoded, ...]:
+        """What must be stored beside a receipt of this call: arguments that are too long for it."""
+        return (self.arguments,) if receipt.arguments_object is not None else ()
+
     def new(self, status: Status, *, tried: int, outcome: bytes | None = None, note: bytes | None = None) -> Receipt:
         """A receipt of this call, not yet durable."""
         long = len(self.arguments.body) > INLINE_ARGUMENTS
@@ -422,21 +349,3 @@ class Passage:
             tried=tried,
             at=wall_clock_s(),
         )
-
-
-async def ask_outside(effect: Effect[..., Any], current: CurrentCall) -> Finding[Any]:
-    """What the effect's probe says of a call in doubt. A probe that fails knows nothing: its error is not the call's."""
-    if effect.prober is None:
-        return Unknown()
-    token = CURRENT.set(current)
-    try:
-        return await effect.prober(current.call)
-    except Exception:  # noqa: BLE001  a probe that fails could not tell
-        return Unknown()
-    finally:
-        CURRENT.reset(token)
-
-
-def apart(receipt: Receipt, arguments: Encoded) -> tuple[Encoded, ...]:
-    """What must be stored beside a receipt: arguments that are too long for it."""
-    return (arguments,) if receipt.arguments_object is not None else ()

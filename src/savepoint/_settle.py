@@ -20,13 +20,14 @@ from ._ambient import wall_clock_s
 from ._attempt import Attempt
 from ._codec import Encoded, dumps, encode
 from ._digest import Domain, seal
+from ._doubt import ask_outside
 from ._errors import NotPortable, Usage
 from ._events import Called
 from ._evidence import NONE, Evidence, left_behind
 from ._frame import COMPENSATING, Frame, component, in_frame
 from ._journal import Asking, Journal
-from ._passage import LOST_NOTE, ask_outside
 from ._questions import arguments_of, ask, decide_by_probe, kept_evidence, question_id, read_questions
+from ._recall import LOST_NOTE
 from ._store import Transaction
 from ._stored import get_value
 from ._writer import PARK, SETTLE, Also
