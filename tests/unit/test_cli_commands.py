@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
@@ -43,6 +45,7 @@ odd = Agent(name="odd", instructions=lambda deps: str(1 / 0), model=ScriptedMode
 echo = Agent(name="echo", model=ScriptedModel([lambda request: say(request.messages[0].content)]))
 bare = Agent(name="bare", tools=(pay,))
 '''
+SOURCE = Path(__file__).parents[2] / "src"
 Cli = Callable[..., tuple[int, list[Any], str]]
 _NUMBER = itertools.count()
 
@@ -216,3 +219,45 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_where_it_is_wanted
         assert "Traceback" not in err
         assert main(["run", f"{shop}:odd", "hi", "--debug"]) == Exit.FAILED
         assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_wrong_target_is_refused_and_not_kept(shop: str, cli: Cli):
+    assert cli("run", f"{shop}:doubter", "hi", "--run-id", "r")[0] == Exit.WAITING
+    assert cli("resume", "r", "--target", f"{shop}:echo")[0] != Exit.DONE
+    question = cli("show", "r")[1][0]["questions"][0]["id"]
+    assert cli("decide", "r", question, "performed", "--value", '"yes"')[0] == Exit.DONE
+    assert cli("resume", "r")[0] == Exit.DONE  # with the target that it was started with
+
+
+def test_a_reader_that_goes_away_does_not_disturb_the_run(project: Path, shop: str):
+    command = [sys.executable, "-m", "agent.cli", "run", f"{shop}:payer", "pay", "--run-id", "r", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        errors = run.stderr.read().decode()
+        assert run.wait(timeout=60) == Exit.DONE, errors
+    assert "Traceback" not in errors
+    assert (project / "ledger").read_text() == "3\n"
+
+
+def test_what_the_model_did_wrong_is_shown_as_an_outcome(project: Path, cli: Cli):
+    script = project / "script.json"
+    script.write_text('[{"call": "nosuch"}, {"say": "done"}]')
+    (project / "files").mkdir()
+    words = (
+        "run",
+        "worker",
+        "go",
+        "--model",
+        f"script:{script}",
+        "--workspace",
+        str(project / "files"),
+        "--run-id",
+        "r",
+    )
+    code, objects, _ = cli(*words)
+    assert code == Exit.DONE
+    (outcome,) = [each for each in objects if each.get("event") == "outcome"]
+    assert (outcome["failed"], outcome["tool"]) == (True, "nosuch")
