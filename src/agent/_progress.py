@@ -10,6 +10,8 @@ class Started:
     run_id: str
     resumed_from: int | None = None
     """step of the savepoint; None for a new run"""
+    may_repeat: tuple[str, ...] = ()
+    """a fork: effects that its origin performed after the savepoint, and that it may perform again"""
 
 
 @frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from attrs import field, frozen
 
@@ -240,7 +240,10 @@ class _OnStage:
 
 def _begun(scene: Scene, record: RunRecord) -> None:
     scene.run_id = record.run_id
-    scene.on_event(Started(run_id=record.run_id, resumed_from=record.resumed_from))
+    repeat = record.meta.get("may_repeat", [])
+    first = record.attempts == 1 and isinstance(repeat, list)
+    may_repeat = tuple(map(str, cast("list[object]", repeat))) if first else ()
+    scene.on_event(Started(run_id=record.run_id, resumed_from=record.resumed_from, may_repeat=may_repeat))
 
 
 def _can_go_on(agent: Agent, known: RunRecord | None, world: World | None) -> None:

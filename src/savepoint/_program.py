@@ -160,6 +160,7 @@ async def fork_program(
         settled=None,
         resumed_from=None,
         caused_by=f"{run_id}@{step}",
+        meta={**parent.meta, "may_repeat": list(repeat)},
     )
     if await find_run(store, fresh.run_id) is not None:
         raise Conflict(f"run {fresh.run_id} exists already", next="choose another id for the fork")

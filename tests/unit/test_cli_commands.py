@@ -83,7 +83,7 @@ def test_a_fork_starts_at_a_savepoint_and_may_wait_to_be_resumed(project: Path, 
     assert cli("run", f"{shop}:payer", "pay", "--run-id", "r")[0] == Exit.DONE
     code, objects, _ = cli("fork", "r", "--at", "0", "--run-id", "f")
     assert (code, objects[0]["run_id"], objects[-1]["status"]) == (Exit.DONE, "f", "completed")
-    assert objects[-1]["may_repeat"] == ["pay"]
+    assert objects[0]["may_repeat"] == objects[-1]["may_repeat"] == ["pay"]  # before anything is done, and after
     assert (project / "ledger").read_text() == "3\n3\n"
     code, objects, _ = cli("fork", "r", "--no-run", "--run-id", "g")
     assert (code, objects[-1]["status"]) == (Exit.DONE, "interrupted")

@@ -35,7 +35,8 @@ def as_json(event: Progress) -> dict[str, object] | None:
     """None for pieces of text: the whole reply follows."""
     match event:
         case Started():
-            return {"event": "started", "run_id": event.run_id, "resumed_from": event.resumed_from}
+            repeat = {"may_repeat": list(event.may_repeat)} if event.may_repeat else {}
+            return {"event": "started", "run_id": event.run_id, "resumed_from": event.resumed_from, **repeat}
         case Replied():
             return {"event": "reply", "step": event.step, "text": event.text, "calls": list(event.calls)}
         case CallBegan():
@@ -64,7 +65,8 @@ def plain_lines(output: Output) -> Generator[Watch]:
 def as_line(event: Progress) -> str:
     match event:
         case Started(resumed_from=None):
-            return f"run {event.run_id} started"
+            again = f"; it may do again what its origin did: {', '.join(event.may_repeat)}" if event.may_repeat else ""
+            return f"run {event.run_id} started{again}"
         case Started():
             return f"run {event.run_id} resumed from step {event.resumed_from}"
         case Replied(calls=()) | TextDelta():

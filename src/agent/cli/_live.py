@@ -45,6 +45,8 @@ class _Display:
             case Started():
                 self.busy = True
                 origin = "started" if event.resumed_from is None else f"resumed from step {event.resumed_from}"
+                if event.may_repeat:
+                    origin += f"; it may do again what its origin did: {', '.join(event.may_repeat)}"
                 self._print(Text.assemble(("run ", "dim"), (printable(event.run_id), "bold"), (f" {origin}", "dim")))
             case TextDelta():
                 self.text += event.text
