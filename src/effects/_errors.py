@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 
-class EffectError(Exception):
-    """Root of this package's errors. `code` is stable text for scripts; `next` is what to do now."""
+class Stated(Exception):
+    """What every error of the three packages has: a message, `code` (stable text for scripts), `next` (what to do)."""
 
-    code = "effect"
+    code = "error"
 
     def __init__(self, message: str, *, next: str = "") -> None:
         super().__init__(message)
@@ -16,15 +16,21 @@ class EffectError(Exception):
     def message(self) -> str:
         return str(self.args[0])
 
-    def __reduce__(self) -> tuple[Callable[..., "EffectError"], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., "Stated"], tuple[object, ...]]:
         # Subclasses take other arguments than they pass on: a copy is restored, not constructed.
         return _restore, (type(self), self.args, self.__dict__)
 
 
-def _restore(kind: type[EffectError], args: tuple[object, ...], fields: dict[str, object]) -> EffectError:
+def _restore(kind: type[Stated], args: tuple[object, ...], fields: dict[str, object]) -> Stated:
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
+
+
+class EffectError(Stated):
+    """Root of this package's errors."""
+
+    code = "effect"
 
 
 class BadDeclaration(EffectError, TypeError):

@@ -86,7 +86,3 @@ class Decision:
     note: str = ""
     by: str = "person"
     at: float = 0.0
-
-    def agrees(self, other: "Decision") -> bool:
-        """Whether `other` is a repeat of this decision (who gave it, when and why do not matter)."""
-        return self.choice is other.choice and self.value == other.value

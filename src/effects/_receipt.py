@@ -19,7 +19,6 @@ class Status(StrEnum):
     """the intent was taken back by its own attempt: the body was never entered"""
 
 
-SETTLED = frozenset({Status.PERFORMED, Status.FAILED})
 UNSETTLED = frozenset({Status.INTENDED, Status.IN_DOUBT})
 
 

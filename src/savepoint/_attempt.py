@@ -13,10 +13,9 @@ from ._claim import Claim, owner_of
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
 from ._events import Called, Head, Past
-from ._forks import fork_place, sweep_forks
+from ._forks import fork_place, forked, sweep_forks
 from ._form import Savepoint, plain_ids, snapshot_ids
 from ._journal import Journal
-from ._remove import remove_tree
 from ._resumable import Registry
 from ._run import RunRecord, RunStatus, may, run_key, write_run
 from ._store import Space, Store, Transaction
@@ -53,18 +52,13 @@ class Attempt:
         """The fork of the host world that this attempt works in; gone at the end, its content is in the snapshots."""
         reach(CrashPoint.FORK_BEFORE)
         self.journal.base = await self.snapshot()
-        place = fork_place(self.store, self.lineage, self.claim.epoch)
-        try:
-            if self.host.systems:
+        if self.host.systems:
+            with contextlib.suppress(OSError):
                 await in_thread(sweep_forks, self.store, self.lineage)
-            fork = await self.host.fork(self.store.contents, at=self.journal.base, place=place)
-            fork.restore(self.savepoint.state)
+        place = fork_place(self.store, self.lineage, self.claim.epoch)
+        async with forked(self.store, self.host, self.savepoint, at=self.journal.base, place=place) as fork:
             reach(CrashPoint.FORK_AFTER)
             yield fork
-        finally:
-            if self.host.systems:
-                with contextlib.suppress(OSError):  # a later attempt sweeps what is left
-                    await in_thread(remove_tree, place)
 
     async def snapshot(self) -> Snapshot:
         """The ids that this attempt starts from: of the savepoint, or of a later snapshot within its step."""

@@ -23,14 +23,12 @@ class Domain(Enum):
     LOG = _key("log")
     ROW = _key("row")
     CHAIN = _key("chain")
-    SAVEPOINT = _key("savepoint")
     CALL = _key("call")
     IDEMPOTENCY = _key("idempotency")
     QUESTION = _key("question")
     LINEAGE = _key("lineage")
     TREE = _key("tree")
     CONTENT = _key("content")
-    FINGERPRINT = _key("fingerprint")
 
     def __init__(self, key: bytes) -> None:
         # Copied for each hash: setting up the key costs more than hashing 64 bytes.
@@ -54,16 +52,3 @@ def chained(domain: Domain, first: bytes, links: Iterable[bytes]) -> list[bytes]
         first = keyed.copy().update(first + link).digest()
         digests.append(first)
     return digests
-
-
-class Sealer:
-    """An incremental `seal`, for content that does not fit in memory."""
-
-    def __init__(self, domain: Domain) -> None:
-        self._hash = domain.keyed.copy()
-
-    def update(self, data: bytes | bytearray | memoryview) -> None:
-        self._hash.update(data)
-
-    def digest(self) -> bytes:
-        return self._hash.digest()

@@ -1,30 +1,10 @@
 """What can go wrong, by whose fault it is. Every error names the thing, the cause and the next move."""
 
-from collections.abc import Callable
+from effects._errors import Stated
 
 
-class SavepointError(Exception):
-    """Root of this package's errors. `code` is stable text for scripts; `next` is what to do now."""
-
-    code = "error"
-
-    def __init__(self, message: str, *, next: str = "") -> None:
-        super().__init__(message)
-        self.next = next
-
-    @property
-    def message(self) -> str:
-        return str(self.args[0])
-
-    def __reduce__(self) -> tuple[Callable[..., "SavepointError"], tuple[object, ...]]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(kind: type[SavepointError], args: tuple[object, ...], fields: dict[str, object]) -> SavepointError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(fields)
-    return error
+class SavepointError(Stated):
+    """Root of this package's errors."""
 
 
 class NotPortable(SavepointError):

@@ -1,9 +1,14 @@
-"""Where attempts fork the world: one directory an attempt, gone with it unless its process died."""
+"""Where worlds are forked: a directory an attempt or hydration, gone with it unless its process died."""
 
+import contextlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
+from ._form import Savepoint
 from ._remove import remove_tree
 from ._store import Store
+from ._thread import in_thread
+from ._world import Snapshot, World
 
 
 def fork_place(store: Store, lineage: bytes, epoch: int) -> Path:
@@ -24,3 +29,22 @@ def sweep_forks(store: Store, lineage: bytes) -> None:
     """
     for left in store.forks.glob(f"{lineage.hex()}-*"):
         remove_tree(left)
+
+
+@contextlib.asynccontextmanager
+async def forked(
+    store: Store, host: World, savepoint: Savepoint, *, at: Snapshot, place: Path
+) -> AsyncGenerator[World]:
+    """A fork of `host` at the snapshot `at` with the savepoint's declared state, for the time of the block."""
+    try:
+        fork = await host.fork(store.contents, at=at, place=place)
+        try:
+            fork.restore(savepoint.state)
+            yield fork
+        finally:
+            if fork.systems:
+                await fork.discard()
+    finally:
+        if host.systems:
+            with contextlib.suppress(OSError):  # what is left is swept by a later attempt
+                await in_thread(remove_tree, place)

@@ -4,7 +4,6 @@ It starts a new lineage: there are no receipts here. Continuing a run, with its 
 """
 
 import contextlib
-import shutil
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
@@ -15,13 +14,13 @@ from effects._layer import LAYER
 
 from ._ambient import fresh_bytes
 from ._errors import Usage
+from ._forks import forked
 from ._form import Savepoint, read_form
 from ._frame import Frame, in_frame
 from ._play import call
 from ._point import Abandoned, End, publish_end, using_world
 from ._resumable import Bound, Registry
 from ._store import Store
-from ._thread import in_thread
 from ._world import World
 
 
@@ -98,14 +97,5 @@ async def hydrate(
 async def revived(savepoint: Savepoint, *, store: Store, host: World) -> AsyncGenerator[Revived]:
     """A savepoint with a fork of `host` at it, for the time of the block."""
     place = store.forks / f"hydrated-{fresh_bytes(8).hex()}"
-    try:
-        world = await host.fork(store.contents, at=savepoint.world, place=place)
-        try:
-            world.restore(savepoint.state)
-            yield Revived(savepoint=savepoint, world=world)
-        finally:
-            if world.systems:
-                await world.discard()
-    finally:
-        if host.systems:
-            await in_thread(shutil.rmtree, place, ignore_errors=True)
+    async with forked(store, host, savepoint, at=savepoint.world, place=place) as world:
+        yield Revived(savepoint=savepoint, world=world)
