@@ -12,10 +12,9 @@ from typing import Any
 
 import agents
 import outside
-from agent_oracle import renamed
 from agent_tasks import TASKS, Task, agent_for, host
 from attrs import evolve
-from rig import idempotency_key
+from rig import renaming
 from sabotage import SABOTAGES
 
 import agent
@@ -23,18 +22,14 @@ from agent import Agent, Result, Tool
 from agent._entries import paired
 from effects import Idempotency, handler
 from effects._question import Question, QuestionKind
-from effects._receipt import UNSETTLED, Receipt, Status
+from effects._receipt import Receipt, Status
 from savepoint import RunStatus, SavepointError
 from savepoint._crashpoint import CrashPoint
-from savepoint._events import Called, read_events, read_mark
-from savepoint._form import read_form, snapshot_ids
-from savepoint._past import read_marks
-from savepoint._program import find_run
+from savepoint._program import find_run, get_run
 from savepoint._questions import open_questions
 from savepoint._sqlite import SqliteStore, open_store
-from savepoint._store import Space
-from savepoint._stored import get_value
-from savepoint.testing import arm, count_points, kill_at
+from savepoint.crash._observe import asked, at_end, at_start, idempotency_key, once_answered, receipts
+from savepoint.testing import arm
 
 RUN = "run"
 Json = dict[str, Any]
@@ -50,16 +45,13 @@ def live(request: Json) -> Json:
         SABOTAGES[request["sabotage"]]()
     place = Path(request["place"])
     outside.live_at(place / "outside")
-    arrivals = count_points()
-    if request.get("kill"):
-        kill_at(CrashPoint(request["kill"][0]), request["kill"][1])
     if request.get("interrupt") and request["first"]:
         _interrupt_at(CrashPoint(request["interrupt"][0]), request["interrupt"][1])
     try:
         report = asyncio.run(_terminable(_attempt(request, place)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         report = {"interrupted": True}
-    return {**report, "arrivals": dict(arrivals)}
+    return report
 
 
 def _interrupt_at(point: CrashPoint, nth: int) -> None:
@@ -85,18 +77,15 @@ async def _terminable(attempt: Any) -> Json:
 async def _attempt(request: Json, place: Path) -> Json:
     task = _task(request)
     worker = evolve(agent_for(task, tools=_tools(request.get("changed", {}))), name=request.get("renamed", "crash"))
-    async with open_store(place / "store", durability="process") as store:
-        receipts = await _receipts(store)
-        record = await find_run(store, RUN)
+    async with open_store(place / "store", durability="process", wal=request.get("wal")) as store:
         # What was durable when this process began: none of it may be asked again.
-        outside._append("asked", _replied(receipts))
+        outside._append("asked", _replied(await receipts(store, await find_run(store, RUN))))
         report: Json = {
-            "was": None if record is None else record.status.value,
-            "unsettled": [k for k, r in receipts.items() if r.idempotency.doubtful and r.status in UNSETTLED],
+            **await at_start(store, RUN),
             "answered": await _answer(store, worker, request, task) if request.get("answer") else [],
         }
         report["decided"] = [await _decide(store, worker, *each) for each in request.get("decide", ())]
-        report["open_before"] = len(await _open(store, worker))
+        report |= await once_answered(store, RUN, worker.registry())
         if request.get("only_decide"):
             return report
         with handler(agents.post, _forward) if task.handled else contextlib.nullcontext():
@@ -140,19 +129,6 @@ async def _go(request: Json, worker: Agent, store: SqliteStore, place: Path) -> 
     if await find_run(store, RUN) is None or request.get("way") == "run":
         return await agent.run(worker, "go", run_id=RUN, **more)
     return await agent.resume(RUN, agent=worker, **more)
-
-
-async def _receipts(store: SqliteStore, run: str = RUN) -> dict[str, Receipt]:
-    """Idempotency key -> newest receipt of the whole lineage, by a naive replay."""
-    record = await find_run(store, run)
-    if record is None:
-        return {}
-    found: dict[str, Receipt] = {}
-    for row in await store.scan(Space.EVENT, record.lineage):
-        for event in read_events(row):
-            if isinstance(event, Called):
-                found[idempotency_key(record.lineage, event.receipt.step, event.receipt.key)] = event.receipt
-    return found
 
 
 def _replied(receipts: Mapping[str, Receipt]) -> list[int]:
@@ -205,9 +181,8 @@ def _truth(question: Question, act: outside.Act | None, task: Task, request: Jso
 
 
 async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
-    record = await find_run(store, result.run_id)
-    assert record is not None
-    receipts = await _receipts(store, result.run_id)
+    record = await get_run(store, result.run_id)
+    found = await receipts(store, record)
     report: Json = {
         "status": result.status.value,
         "recorded": record.status.value,
@@ -215,50 +190,34 @@ async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
         "warnings": list(result.warnings),
         "step": result.step,
         "may_repeat": list(result.may_repeat),
-        "questions": [(q.kind.value, q.effect, idempotency_key(record.lineage, q.step, q.key)) for q in result.questions],
+        "questions": asked(record, result.questions),
         "shown": [{"id": q.id, "kind": q.kind.value, "effect": q.effect, "arguments": q.arguments, "why": q.why,
                    "verdicts": [str(v) for v in q.verdicts]} for q in result.questions],
-        "receipts": {key: [each.effect, each.status.value] for key, each in receipts.items()},
+        "receipts": {key: [each.effect, each.status.value] for key, each in found.items()},
     }  # fmt: skip
     if result.status is RunStatus.COMPLETED:
         report["transcript"] = repr(list(result.transcript))
-        report |= await _ended(store, worker, result, receipts)
+        report["ended"] = await at_end(
+            store,
+            record,
+            worker.registry(agent._runner.take_turns),
+            value=[result.output, list(result.transcript)],
+            shown=_shower(store),
+            renamed=renaming,
+            unpaired=lambda form: paired(list(form.state["transcript"])),  # type: ignore[call-overload]
+        )
+        report["ended"]["unpaired"] += paired(list(result.transcript))
     return report
 
 
-async def _ended(store: SqliteStore, worker: Agent, result: Result, receipts: Mapping[str, Receipt]) -> Json:
-    record = await find_run(store, result.run_id)
-    assert record is not None
-    assert record.final is not None
-    registry = worker.registry(agent._runner.take_turns)
-    unpaired = paired(list(result.transcript))
-    points: dict[str, str] = {}
-    ids: dict[str, str] = {}
-    for step, row in (await read_marks(store, record.lineage)).items():
-        mark = read_mark(row)
-        form = await read_form(store, mark.point, registry)
-        transcript: Any = form.state["transcript"]
-        unpaired += paired(list(transcript))
-        points[str(step)] = renamed(repr((form.name, form.key, list(transcript), await _shown(store, form.world))))
-        ids[str(step)] = mark.point.hex()
-    names: dict[str, str] = {}
-    world = await _shown(store, snapshot_ids(await get_value(store, record.final, registry.types)))
-    ended = {
-        "value": renamed(repr([result.output, list(result.transcript)]), names),
-        "world": renamed(repr(world), names),
-        "points": points,
-        "ids": ids,
-        "receipts": {key: each.status.value for key, each in receipts.items()},
-        "unpaired": unpaired,
-    }
-    return {"ended": ended}
+def _shower(store: SqliteStore) -> Any:
+    async def shown(ids: Mapping[str, Any]) -> object:
+        """The content of map and directory."""
+        with tempfile.TemporaryDirectory(dir=store.forks) as place:
+            fork = await host(Path(place) / "host").fork(store.contents, at=ids, place=Path(place) / "fork")
+            files: Any = fork.system("files")
+            kv: Any = fork.system("kv")
+            seen = {path.name: path.read_text() for path in sorted(files.path.iterdir())}
+            return [seen, dict(kv.items()), ids["files"].id.hex(), ids["kv"].id.hex()]
 
-
-async def _shown(store: SqliteStore, ids: Mapping[str, Any]) -> object:
-    """The content of map and directory."""
-    with tempfile.TemporaryDirectory(dir=store.forks) as place:
-        fork = await host(Path(place) / "host").fork(store.contents, at=ids, place=Path(place) / "fork")
-        files: Any = fork.system("files")
-        kv: Any = fork.system("kv")
-        seen = {path.name: path.read_text() for path in sorted(files.path.iterdir())}
-        return [seen, dict(kv.items()), ids["files"].id.hex(), ids["kv"].id.hex()]
+    return shown

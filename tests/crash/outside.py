@@ -5,6 +5,7 @@ Its count is the truth that every law is checked against.
 
 import json
 import os
+import re
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -67,6 +68,11 @@ def entered(place: Path) -> list[str]:
     return [str(line) for line in _lines(place / "entered")]
 
 
+def asked(place: Path) -> list[object]:
+    """Per process the steps whose model reply was durable when it began, then those that it asked the model for."""
+    return _lines(place / "asked")
+
+
 def enter() -> None:
     _append("entered", TAG.get())
 
@@ -113,3 +119,9 @@ def performed(place: Path, key: str) -> Act | None:
 def here() -> Path:
     assert _place is not None
     return _place
+
+
+def renamed(text: str, names: dict[str, str] | None = None) -> str:
+    """`text` with values that were observed anew renamed by first appearance."""
+    known: dict[str, str] = {} if names is None else names
+    return re.sub(r"\br\d+\b", lambda found: known.setdefault(found[0], f"R{len(known)}"), text)

@@ -2,45 +2,33 @@
 
 from pathlib import Path
 
-from attrs import frozen
-from explorer import Explorer, Kill, Plan
-from rig import Json, Server, fresh
+from rig import Server
+from targets import complaints, programs
+
+from savepoint.crash import Schedule
 
 MOST = "each class in turn"
 """Its first process gets to all points but those of questions and probes."""
 OTHERS = {
-    "ambiguous, performed": [Plan(kills=((0, (f"park.{side}", 1)),)) for side in ("before", "after")],
-    "ONCE with a final probe": [
-        Plan(kills=((0, ("body.after", 1)), (1, (f"settle.{side}", 1)))) for side in ("before", "after")
-    ],
+    "ambiguous, performed": ["0@park.before:1", "0@park.after:1"],
+    "ONCE with a final probe": ["0@body.after:1,1@settle.before:1", "0@body.after:1,1@settle.after:1"],
 }
 
 
-@frozen
-class FreshAfterwards:
-    """The first process of a run is forked; every later one is started anew."""
-
-    server: Server
-    seed: int
-
-    def attempt(self, request: Json) -> Json:
-        return self.server.attempt(request) if request["first"] else fresh(request, self.seed)
-
-
-def once_each(plans: list[Plan]) -> list[Plan]:
+def once_each(plans: list[Schedule]) -> list[Schedule]:
     """The first plan for each named point."""
-    first: dict[str, Plan] = {}
+    first: dict[str, Schedule] = {}
     for plan in plans:
-        point: Kill = plan.kills[0][1]
-        first.setdefault(point[0], plan)
+        first.setdefault(next(iter(plan.kills.values())).at, plan)
     return list(first.values())
 
 
 def test_a_run_that_died_at_any_point_is_finished_by_new_interpreters(servers: list[Server], memory: Path) -> None:
-    most = once_each(Explorer(servers=servers, scenario=MOST, place=memory / "plans").singles())
-    for index, (scenario, plans) in enumerate({MOST: most, **OTHERS}.items()):
-        new = [FreshAfterwards(server, seed) for seed, server in enumerate(servers, 1)]
-        explorer = Explorer(servers=new, scenario=scenario, place=memory / str(index))  # type: ignore[arg-type]
-        complaints = explorer.judge_all(plans)
-        assert explorer.died >= len(plans)
-        assert not complaints, "\n".join(complaints)
+    forks = [each.forks for each in servers]
+    most = once_each(programs(MOST, forks, memory / "plans").singles())
+    plans = {MOST: most, **{name: [*map(Schedule.parse, each)] for name, each in OTHERS.items()}}
+    for index, (scenario, each) in enumerate(plans.items()):
+        explorer = programs(scenario, forks, memory / str(index), fresh=True)
+        stories = explorer.explore(each)
+        assert explorer.killed >= len(each)
+        assert not complaints(stories), "\n".join(complaints(stories))

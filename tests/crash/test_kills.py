@@ -4,18 +4,18 @@ With CRASH_EXHAUSTIVE set: at every arrival at every named point, and at every p
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from explorer import Explorer, Plan
 from rig import Server
 from scenarios import SCENARIOS
+from targets import complaints, programs, states
 
+from savepoint.crash import Explorer, Kill, Schedule, Story
 from savepoint.testing import CrashPoint
 
 EXHAUSTIVE = bool(os.environ.get("CRASH_EXHAUSTIVE"))
-SAMPLED = 4
-"""Pairs of kills a scenario that the default run tries."""
 SMALL = ("READ, ONCE, CONTAINED", "ambiguous, performed", "ONCE with a final probe", "workspace, refused")
 ELSEWHERE = frozenset(
     {
@@ -28,26 +28,37 @@ ELSEWHERE = frozenset(
 
 @pytest.fixture
 def explorer(request: pytest.FixtureRequest, servers: list[Server], memory: Path) -> Explorer:
-    return Explorer(servers=servers, scenario=request.param, place=memory)
+    return programs(request.param, [each.forks for each in servers], memory)
 
 
 every_scenario = pytest.mark.parametrize("explorer", SCENARIOS, indirect=True)
 
 
+def explored(explorer: Explorer, schedules: Sequence[Schedule], second: int = 0) -> list[Story]:
+    """With each jump of the wall clock that the scenario has; and `second` second kills after each (-1: all)."""
+    jumps = SCENARIOS[explorer.workers[0].name].jumps
+    then = (lambda plans: some(plans, second)) if second else None
+    return [story for jump in jumps for story in explorer.explore(schedules, then, jump_s=jump)]
+
+
+def some(plans: Sequence[Schedule], count: int) -> Sequence[Schedule]:
+    """`count` of them, taken evenly; all where it is negative."""
+    return plans if count < 0 else plans[1 :: max(1, len(plans) // count)][:count]
+
+
 @every_scenario
 @pytest.mark.timeout(600)
 def test_a_kill_at_any_point_changes_nothing_that_counts(explorer: Explorer) -> None:
-    singles = explorer.singles() if EXHAUSTIVE else explorer.states()
-    complaints = explorer.judge_all(singles)
-    assert explorer.died >= len(singles) // 2  # the kills took place
-    assert not complaints, "\n".join(complaints)
+    stories = explored(explorer, explorer.singles() if EXHAUSTIVE else states(explorer))
+    assert explorer.killed >= len(stories) // 2  # the kills took place
+    assert not complaints(stories), "\n".join(complaints(stories))
 
 
 @pytest.mark.parametrize("explorer", SMALL, indirect=True)
 def test_a_kill_at_every_arrival_at_every_named_point(explorer: Explorer) -> None:
     """What the states above leave out: arrivals that leave nothing new."""
-    complaints = explorer.judge_all(explorer.singles())
-    assert not complaints, "\n".join(complaints)
+    stories = explored(explorer, explorer.singles())
+    assert not complaints(stories), "\n".join(complaints(stories))
 
 
 @every_scenario
@@ -55,21 +66,37 @@ def test_a_kill_at_every_arrival_at_every_named_point(explorer: Explorer) -> Non
 def test_nor_does_a_second_kill_during_the_recovery(explorer: Explorer) -> None:
     """All pairs where CRASH_EXHAUSTIVE is set; else a few, taken evenly."""
     singles = explorer.singles()
-    chosen = singles if EXHAUSTIVE else singles[:: max(1, len(singles) // 2)][:2]
-    pairs = [pair for first in chosen for pair in _some(list(explorer.pairs(first)))]
-    complaints = explorer.judge_all(pairs)
-    assert not complaints, "\n".join(complaints)
+    if EXHAUSTIVE:
+        stories = explored(explorer, singles, second=-1)
+    else:
+        stories = explored(explorer, singles[:: max(1, len(singles) // 2)][:2], second=2)
+    assert not complaints(stories), "\n".join(complaints(stories))
 
 
-def _some(pairs: list[Plan]) -> list[Plan]:
-    return pairs if EXHAUSTIVE else pairs[1 :: max(1, len(pairs) // (SAMPLED // 2))][: SAMPLED // 2]
+STEADY = ("each class in turn", "ONCE, ONCE", "workspace", "siblings, READ then ONCE", "COMPOSITE of CONTAINED, ONCE")
+
+
+@pytest.mark.parametrize("explorer", STEADY, indirect=True)
+@pytest.mark.parametrize("point", ["outcome.after:1", "gap.after:1"])
+def test_a_storm_of_kills_is_outrun(explorer: Explorer, point: str) -> None:
+    """Every process dies as soon as it has recorded one thing: then as many processes are enough as there are things.
+
+    The bound counts what the unkilled run records, its end, and one question with its answer for each.
+    """
+    reference = explorer.references()[0]
+    recorded = sum(str(kill).startswith(("outcome.after", "gap.after")) for kill in reference.lives[0].arrivals)
+    explorer.lives_at_most = 2 * recorded + 3
+    storm = Schedule({index: Kill.parse(point) for index in range(explorer.lives_at_most)})
+    [story] = explorer.explore([storm])
+    assert explorer.killed
+    assert story.lives[-1].done
+    assert not complaints([story]), "\n".join(complaints([story]))
 
 
 def test_every_named_point_is_reached_by_some_scenario(servers: list[Server], memory: Path) -> None:
     reached: set[str] = set()
     for name in ("each class in turn", "ambiguous beside ONCE", "ONCE with a final probe", "workspace"):
-        explorer = Explorer(servers=servers, scenario=name, place=memory / name)
-        for plan in (Plan(), Plan(kills=((0, ("body.after", 1)),))):
-            _, reports = explorer.history(plan)
-            reached |= {point for report in reports for point, *_ in report.get("arrivals", ())}
+        explorer = programs(name, [each.forks for each in servers], memory / name)
+        for story in (explorer.story(), explorer.story(Schedule.parse("0@body.after:1"))):
+            reached |= {kill.at for life in story.lives for kill in life.arrivals}
     assert set(CrashPoint) - reached - ELSEWHERE == set()

@@ -1,0 +1,18 @@
+"""The crash rig: kills real processes of a program, everywhere, and says what went wrong and how to see it again."""
+
+from ._explore import Explorer as Explorer
+from ._history import Ended as Ended
+from ._history import History as History
+from ._history import Lived as Lived
+from ._history import Promise as Promise
+from ._kill import Kill as Kill
+from ._kill import Schedule as Schedule
+from ._oracle import violations as violations
+from ._server import ForkServer as ForkServer
+from ._server import LifeFailed as LifeFailed
+from ._server import Reply as Reply
+from ._target import Life as Life
+from ._target import Story as Story
+from ._target import Target as Target
+from ._verdict import Verdict as Verdict
+from ._verdict import Violation as Violation

@@ -1,0 +1,159 @@
+"""Reads a store into what the oracle judges, by a naive replay that shares no code with recovery.
+
+A child process reports these as JSON; `lived` and `ended` make records of them on the other side of the pipe.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, cast
+
+from effects._receipt import UNSETTLED, Receipt
+from savepoint._codec import dumps
+from savepoint._digest import Domain, seal
+from savepoint._errors import Corrupt
+from savepoint._events import Called, event_key, read_events, read_mark
+from savepoint._form import Savepoint, read_form, snapshot_ids
+from savepoint._log import Log
+from savepoint._past import read_lineage, read_marks
+from savepoint._program import find_run
+from savepoint._questions import open_questions, read_decisions, read_questions
+from savepoint._resumable import Registry
+from savepoint._run import RunRecord
+from savepoint._sqlite import SqliteStore
+from savepoint._store import Space
+from savepoint._stored import get_value
+
+from ._history import Asked, Ended, Lived
+
+Json = dict[str, Any]
+Shown = Callable[[Mapping[str, Any]], Awaitable[object]]
+"""The content of a world's snapshots, as a value whose `repr` two runs are compared by."""
+Renamed = Callable[[str], str]
+"""A text in which whatever differs from run to run by right (a clock's values) has the same name in all."""
+
+
+def idempotency_key(lineage: bytes, step: int, key: bytes) -> str:
+    """As the journal makes it, stated again."""
+    return seal(Domain.IDEMPOTENCY, dumps([lineage, step, key])).hex()
+
+
+async def receipts(store: SqliteStore, record: RunRecord | None) -> dict[str, Receipt]:
+    """Idempotency key -> newest receipt of the whole lineage. What cannot be read is left out."""
+    if record is None:
+        return {}
+    found: dict[str, Receipt] = {}
+    for number in range((await read_lineage(store, record.lineage))[0].count):
+        with contextlib.suppress(Corrupt):
+            row = await store.read(Space.EVENT, event_key(record.lineage, number))
+            for event in read_events(row) if row is not None else ():
+                if isinstance(event, Called):
+                    found[idempotency_key(record.lineage, event.receipt.step, event.receipt.key)] = event.receipt
+    return found
+
+
+async def at_start(store: SqliteStore, run_id: str) -> Json:
+    """What a process finds: the run's status, and the outside calls with an intent and no outcome."""
+    record = await find_run(store, run_id)
+    return {
+        "was": None if record is None else record.status.value,
+        "unsettled": [key for key, each in (await receipts(store, record)).items() if _unsettled(each)],
+    }
+
+
+def _unsettled(receipt: Receipt) -> bool:
+    return receipt.idempotency.doubtful and receipt.status in UNSETTLED
+
+
+async def once_answered(store: SqliteStore, run_id: str, registry: Registry) -> Json:
+    """What is left to ask after the answers that a process was given."""
+    record = await find_run(store, run_id)
+    if record is None:
+        return {"open_before": 0, "undecided": []}
+    decided = {
+        (idempotency_key(record.lineage, question.step, question.key), question.tried)
+        for question, _ in await decided_questions(store, record, registry)
+    }
+    found = await receipts(store, record)
+    return {
+        "open_before": len(await open_questions(store, record.lineage, registry.types)),
+        "undecided": [key for key, each in found.items() if _unsettled(each) and (key, each.tried) not in decided],
+    }
+
+
+async def decided_questions(store: SqliteStore, record: RunRecord, registry: Registry) -> list[tuple[Any, Any]]:
+    """Each answered question with its decision."""
+    questions = await read_questions(store, record.lineage, registry.types)
+    decisions = await read_decisions(store, record.lineage, registry.types)
+    return [(each, decisions[each.id]) for each in questions if each.id in decisions]
+
+
+def asked(record: RunRecord, questions: Iterable[Any]) -> list[list[str]]:
+    """Kind, effect and idempotency key of each question of a result."""
+    return [[each.kind.value, each.effect, idempotency_key(record.lineage, each.step, each.key)] for each in questions]
+
+
+async def at_end(
+    store: SqliteStore,
+    record: RunRecord,
+    registry: Registry,
+    *,
+    value: object,
+    shown: Shown,
+    renamed: Callable[[], Renamed] = lambda: str,
+    unpaired: Callable[[Savepoint], Iterable[str]] = lambda _: (),
+) -> Json:
+    """How a completed run stands. `renamed` gives a fresh renaming for each text that is compared alone."""
+    assert record.final is not None, "a completed run has a final world"
+    points: Json = {}
+    ids: Json = {}
+    broken: list[str] = []
+    for step, row in (await read_marks(store, record.lineage)).items():
+        mark = read_mark(row)
+        form = await read_form(store, mark.point, registry)
+        state = {name: [*cast("Log[object]", each)] if isinstance(each, Log) else each for name, each in form.state.items()}
+        points[str(step)] = renamed()(repr((form.name, form.key, state, await shown(form.world))))
+        ids[str(step)] = mark.point.hex()
+        broken += unpaired(form)
+    world = await shown(snapshot_ids(await get_value(store, record.final, registry.types)))
+    same = renamed()
+    return {
+        "value": same(repr(value)),
+        "world": same(repr(world)),
+        "points": points,
+        "ids": ids,
+        "receipts": {key: each.status.value for key, each in (await receipts(store, record)).items()},
+        "decided": [
+            [question.kind.value, question.effect, said.choice.value]
+            for question, said in await decided_questions(store, record, registry)
+        ],
+        "unpaired": broken,
+    }
+
+
+def lived(report: Mapping[str, Any], *, killed: bool, entered: Iterable[str] = ()) -> Lived:
+    """A process's report (empty where it was killed) as a record."""
+    return Lived(
+        killed=killed,
+        entered=tuple(entered),
+        was=report.get("was"),
+        unsettled=report.get("unsettled", ()),
+        undecided=report.get("undecided", ()),
+        open_before=report.get("open_before", 0),
+        status=report.get("status", ""),
+        questions=[Asked(kind=kind, effect=effect, key=key) for kind, effect, key in report.get("questions", ())],
+    )
+
+
+def ended(said: Mapping[str, Any] | None) -> Ended | None:
+    """What `at_end` said, as a record."""
+    if said is None:
+        return None
+    return Ended(
+        value=said["value"],
+        world=said["world"],
+        points={int(step): text for step, text in said["points"].items()},
+        ids={int(step): text for step, text in said["ids"].items()},
+        receipts=said["receipts"],
+        decided=[(kind, effect, choice) for kind, effect, choice in said["decided"]],
+        unpaired=said["unpaired"],
+    )
