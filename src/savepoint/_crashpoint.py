@@ -50,7 +50,8 @@ def reach(point: CrashPoint) -> None:
         _armed(point)
 
 
-def arm(hook: Callable[[CrashPoint], None] | None) -> None:
-    """Installs the hook that every point calls (`None`: back to idle). For tests."""
-    global _armed  # noqa: PLW0603
-    _armed = hook
+def arm(hook: Callable[[CrashPoint], None] | None) -> Callable[[CrashPoint], None] | None:
+    """Installs the hook that every point calls (`None`: back to idle); returns the one before. For tests."""
+    global _armed
+    former, _armed = _armed, hook
+    return former

@@ -14,7 +14,7 @@ from sabotage import SABOTAGES
 from scenarios import SCENARIOS
 
 from effects._question import Choice, Decision, Question, QuestionKind
-from savepoint import KeyValue, _crashpoint, run_program
+from savepoint import KeyValue, run_program
 from savepoint._program import find_run, get_run
 from savepoint._questions import open_questions, record_decision
 from savepoint._run import RunStatus
@@ -44,29 +44,7 @@ def live(request: Json) -> Json:
         SABOTAGES[request["sabotage"]]()
     place = Path(request["place"])
     outside.live_at(place / "outside")
-    lasting = _watch(place) if request.get("lasting") else []
-    return {**asyncio.run(_attempt(request, place)), "lasting": lasting}
-
-
-def _watch(place: Path) -> list[str]:
-    """From here on: at each arrival at a named point, what would last if the process died there."""
-    lasting: list[str] = []
-    inner = _crashpoint._armed
-    assert inner is not None
-
-    def hook(point: _crashpoint.CrashPoint) -> None:
-        inner(point)
-        lasting.append(_lasting(place))
-
-    _crashpoint.arm(hook)
-    return lasting
-
-
-def _lasting(place: Path) -> str:
-    """Tells states apart by the sizes of what only grows: the store's log and packs, the outside's files."""
-    grown = [*place.glob("store/store.db-wal"), *place.glob("store/packs/*"), *place.glob("outside/*")]
-    forks = sum(1 for _ in place.glob("store/forks/*"))
-    return repr([forks, *sorted((each.name, each.stat().st_size) for each in grown)])
+    return asyncio.run(_attempt(request, place))
 
 
 async def _attempt(request: Json, place: Path) -> Json:

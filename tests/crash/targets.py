@@ -2,10 +2,8 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import outside
 from agent_tasks import TASKS
@@ -13,7 +11,7 @@ from attrs import define, evolve, field
 from rig import HERE, Json
 from scenarios import SCENARIOS
 
-from savepoint.crash import Explorer, ForkServer, History, Kill, Life, Promise, Reply, Schedule, Story, Violation
+from savepoint.crash import Explorer, ForkServer, History, Kill, Life, Promise, Reply, Story, Violation
 from savepoint.crash._observe import ended, lived
 from savepoint.crash._oracle import violations
 
@@ -50,6 +48,7 @@ class OursTarget:
             killed=reply.killed,
             done=seen.get("status") == "completed",
             arrivals=reply.arrivals,
+            lasting=reply.lasting,
             seen={**seen, "looks": looks},
         )
 
@@ -67,6 +66,7 @@ class OursTarget:
     def _life(self, place: Path, request: Json, kill: Kill | None, *, fresh: bool) -> tuple[Reply, Json]:
         before = len(outside.entered(place / "outside"))
         request = {"scenario": self.scenario, "place": str(place), **request}
+        request["lasting"] = str(place) if request.get("lasting") and kill is None else None
         if fresh:
             self._seed += 1
             reply = self.server.fresh(request, kill, PYTHONHASHSEED=str(self._seed))
@@ -163,19 +163,3 @@ def _explorer(workers: Sequence[OursTarget], place: Path, **more: Any) -> Explor
 def complaints(stories: Sequence[Story]) -> list[str]:
     """What a failing test prints: one line for each violation, with the schedule that shows it again."""
     return [f"{story.schedule} {dict(story.setting)}: {each}" for story in stories for each in story.violations]
-
-
-def states(explorer: Explorer) -> list[Schedule]:
-    """One kill for each state that a kill can leave behind, at one of the arrivals that leave it: which one depends on
-    the scenario, so that together they cover the points.
-    """
-    seed = crc32(explorer.workers[0].name.encode())
-    found: list[Schedule] = []
-    for index, life in enumerate(explorer.story(lasting=True).lives):
-        lasting = life.seen["lasting"]
-        for number, (_, group) in enumerate(
-            groupby(zip(life.arrivals, lasting, strict=True), key=lambda each: each[1])
-        ):
-            same = [kill for kill, _ in group]
-            found.append(Schedule({index: same[(seed + number) % len(same)]}))
-    return found

@@ -6,9 +6,12 @@ A prefix is lived once: what a kill leaves is kept, and every second kill starts
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from zlib import crc32
 
 from attrs import define, evolve, field
 
@@ -35,6 +38,8 @@ class Explorer:
     setting: Mapping[str, Any] = field(factory=dict[str, Any])
     """what every process of every story but the references is told"""
     lives_at_most: int = LIVES
+    distinct: bool = False
+    """of kills one after the other that leave the same directory, byte for byte, one is tried"""
     told: Callable[[Story], None] = field(default=lambda _: None)
     """hears of every judged story, from any thread"""
     processes: int = 0
@@ -79,7 +84,9 @@ class Explorer:
     def references(self) -> Sequence[Story]:
         """Unkilled runs that are right: as the target is, and in its other variants."""
         if not self._references:
-            self._references = tuple(self.story(**variant) for variant in self.workers[0].variants)
+            self._references = tuple(
+                self.story(NO_KILL, **{"lasting": self.distinct, **variant}) for variant in self.workers[0].variants
+            )
         return self._references
 
     def judged(self, story: Story) -> Story:
@@ -103,8 +110,9 @@ class Explorer:
         setting = {**self.setting, **setting}
         with self._worker() as (worker, room):
             room.empty(keep_from=None if then is None else schedule.last + 1)
-            first = self.judged(self._live(worker, room, schedule, [], setting))
-            seconds = () if then is None else then(list(after(first)))
+            watched = {"lasting": self.distinct and then is not None, **setting}
+            first = self.judged(self._live(worker, room, schedule, [], watched))
+            seconds = () if then is None else then(self._further(first))
             return [first, *(self.judged(self._again(worker, room, first, each, setting)) for each in seconds)]
 
     def _again(self, worker: Target, room: Room, first: Story, schedule: Schedule, setting: Mapping[str, Any]) -> Story:
@@ -115,8 +123,11 @@ class Explorer:
     # -- enumerating ------------------------------------------------------------------------------------------------
 
     def singles(self) -> list[Schedule]:
-        """One kill at each arrival of each process of the unkilled run."""
-        return list(after(self.references()[0]))
+        """One kill at each arrival of each process of the unkilled run; of those that leave the same, one."""
+        return self._further(self.references()[0])
+
+    def _further(self, story: Story) -> list[Schedule]:
+        return list(distinct(story) if self.distinct else after(story))
 
 
 def after(story: Story) -> Iterator[Schedule]:
@@ -124,3 +135,15 @@ def after(story: Story) -> Iterator[Schedule]:
     start = story.schedule.last + 1
     for index, life in enumerate(story.lives[start:], start):
         yield from (story.schedule.then(index, kill) for kill in life.arrivals)
+
+
+def distinct(story: Story) -> Iterator[Schedule]:
+    """As `after`, with one of the kills that leave the same: another one for each schedule, so that together they
+    cover the points.
+    """
+    seed, start = crc32(str(story.schedule).encode()), story.schedule.last + 1
+    for index, life in enumerate(story.lives[start:], start):
+        groups = groupby(zip(life.arrivals, life.lasting, strict=True), key=itemgetter(1))
+        for number, (_, group) in enumerate(groups):
+            same = [kill for kill, _ in group]
+            yield story.schedule.then(index, same[(seed + number) % len(same)])

@@ -20,7 +20,7 @@ from savepoint._questions import open_questions, read_decisions, read_questions
 from savepoint._resumable import Registry
 from savepoint._run import RunRecord
 from savepoint._sqlite import SqliteStore
-from savepoint._store import Space
+from savepoint._store import Row, Space
 from savepoint._stored import get_value
 
 from ._history import Asked, Ended, Lived
@@ -42,26 +42,36 @@ async def receipts(store: SqliteStore, record: RunRecord | None) -> dict[str, Re
     if record is None:
         return {}
     found: dict[str, Receipt] = {}
-    for number in range((await read_lineage(store, record.lineage))[0].count):
+    for row in await _rows(store, record.lineage):
         with contextlib.suppress(Corrupt):
-            row = await store.read(Space.EVENT, event_key(record.lineage, number))
-            for event in read_events(row) if row is not None else ():
+            for event in read_events(row):
                 if isinstance(event, Called):
                     found[idempotency_key(record.lineage, event.receipt.step, event.receipt.key)] = event.receipt
     return found
 
 
+async def _rows(store: SqliteStore, lineage: bytes) -> Iterable[Row]:
+    """All event rows in one look; where one of them is damaged, those that can be read one by one."""
+    try:
+        return await store.scan(Space.EVENT, lineage)
+    except Corrupt:
+        rows: list[Row] = []
+        for number in range((await read_lineage(store, lineage))[0].count):
+            with contextlib.suppress(Corrupt):
+                row = await store.read(Space.EVENT, event_key(lineage, number))
+                rows += [] if row is None else [row]
+        return rows
+
+
+def _unsettled(found: Mapping[str, Receipt]) -> dict[str, Receipt]:
+    return {key: each for key, each in found.items() if each.idempotency.doubtful and each.status in UNSETTLED}
+
+
 async def at_start(store: SqliteStore, run_id: str) -> Json:
     """What a process finds: the run's status, and the outside calls with an intent and no outcome."""
     record = await find_run(store, run_id)
-    return {
-        "was": None if record is None else record.status.value,
-        "unsettled": [key for key, each in (await receipts(store, record)).items() if _unsettled(each)],
-    }
-
-
-def _unsettled(receipt: Receipt) -> bool:
-    return receipt.idempotency.doubtful and receipt.status in UNSETTLED
+    found = await receipts(store, record)
+    return {"was": None if record is None else record.status.value, "unsettled": list(_unsettled(found))}
 
 
 async def once_answered(store: SqliteStore, run_id: str, registry: Registry) -> Json:
@@ -73,10 +83,10 @@ async def once_answered(store: SqliteStore, run_id: str, registry: Registry) -> 
         (idempotency_key(record.lineage, question.step, question.key), question.tried)
         for question, _ in await decided_questions(store, record, registry)
     }
-    found = await receipts(store, record)
+    unsettled = _unsettled(await receipts(store, record))
     return {
         "open_before": len(await open_questions(store, record.lineage, registry.types)),
-        "undecided": [key for key, each in found.items() if _unsettled(each) and (key, each.tried) not in decided],
+        "undecided": [key for key, each in unsettled.items() if (key, each.tried) not in decided],
     }
 
 
@@ -103,7 +113,6 @@ async def at_end(
     unpaired: Callable[[Savepoint], Iterable[str]] = lambda _: (),
 ) -> Json:
     """How a completed run stands. `renamed` gives a fresh renaming for each text that is compared alone."""
-    assert record.final is not None, "a completed run has a final world"
     points: Json = {}
     ids: Json = {}
     broken: list[str] = []
@@ -114,7 +123,8 @@ async def at_end(
         points[str(step)] = renamed()(repr((form.name, form.key, state, await shown(form.world))))
         ids[str(step)] = mark.point.hex()
         broken += unpaired(form)
-    world = await shown(snapshot_ids(await get_value(store, record.final, registry.types)))
+    final = {} if record.final is None else snapshot_ids(await get_value(store, record.final, registry.types))
+    world = await shown(final)
     same = renamed()
     return {
         "value": same(repr(value)),

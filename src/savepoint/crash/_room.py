@@ -1,9 +1,17 @@
 """A directory that runs live in, one after the other, always at the same path; what kills left there can be put back."""
 
+import os
 import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import define, field
+
+from savepoint._digest import Domain, seal
+
+VOLATILE = "-shm"
+"""How the names of files end that SQLite makes anew at the first opening after a crash, whatever they hold."""
 
 
 @define
@@ -41,3 +49,24 @@ class Room:
 
     def _kept(self, index: int) -> Path:
         return self.place / "kept" / str(index)
+
+
+def fingerprint(place: Path) -> str:
+    """Of all that lies below `place`: names, kinds, modes, contents. Not times, and not what a crash makes void.
+
+    Two kills that leave the same fingerprint leave the same to the next process: a kernel lock dies with its owner.
+    """
+    return seal(Domain.CONTENT, b"".join(_entries(place))).hex()
+
+
+def _entries(place: Path) -> Iterator[bytes]:
+    for directory, below, names in os.walk(place):
+        below.sort()
+        yield b"\0".join([os.fsencode(directory), *map(os.fsencode, sorted(names))]) + b"\1"
+        for name in sorted(names):
+            path = Path(directory, name)
+            mode = path.lstat().st_mode
+            yield mode.to_bytes(4, "big")
+            if stat.S_ISREG(mode) and not name.endswith(VOLATILE):
+                content = path.read_bytes()
+                yield len(content).to_bytes(8, "big") + content

@@ -1,7 +1,7 @@
 """The fork server's process: everything is imported once, then each life is a child that dies or reports.
 
-`python -m savepoint.crash._serve MODULE:FUNCTION` answers each request line with `{killed, timed_out, report,
-arrivals}`; with a third argument it lives through that one request itself, as a truly fresh interpreter does.
+`python -m savepoint.crash._serve MODULE:FUNCTION` answers each request line with `{killed, timed_out, children,
+report, arrivals, lasting}`; with a third argument it lives through that one request itself, as a truly fresh interpreter does.
 
 The function takes the request and returns its report, both JSON objects. The module may have `warm_up()`, which is
 called once before the first fork, must leave no thread behind, and spares children what happens once.
@@ -19,11 +19,13 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from savepoint._crashpoint import CrashPoint, arm
 
-from ._ends import die_with_parent
+from ._ends import adopt_orphans, die_with_parent, end_orphans
+from ._room import fingerprint
 
 Json = dict[str, Any]
 LifeFunction = Callable[[Json], Json]
@@ -36,8 +38,11 @@ def main() -> None:
         sys.stdout.write(json.dumps(_lived(function, json.loads(sys.argv[2]))))
         return
     getattr(sys.modules[module], "warm_up", lambda: None)()
-    assert threading.active_count() == 1, "a fork copies one thread only"
     arm(None)
+    if threading.active_count() > 1:
+        names = ", ".join(sorted(each.name for each in threading.enumerate()))
+        raise RuntimeError(f"importing it starts threads ({names}), and a fork copies one thread only")
+    adopt_orphans()
     gc.collect()
     gc.freeze()  # children do not touch, hence not copy, what is frozen
     for line in sys.stdin:
@@ -46,20 +51,27 @@ def main() -> None:
 
 
 def _lived(function: LifeFunction, request: Json) -> Json:
-    """One life in this process. `kill`: `[point, nth]`, where it dies; else every arrival is noted."""
+    """One life in this process. `kill`: `[point, nth]`, where it dies; else every arrival is noted.
+
+    `lasting`: a directory whose fingerprint is taken at each arrival, so that kills that leave the same can be told.
+    """
     arrivals: list[tuple[str, int]] = []
-    arm(_note(arrivals, request.get("kill")))
-    return {"report": function(request), "arrivals": arrivals}
+    lasting: list[str] = []
+    arm(_note(arrivals, lasting, request))
+    return {"report": function(request), "arrivals": arrivals, "lasting": lasting}
 
 
-def _note(arrivals: list[tuple[str, int]], kill: list[Any] | None) -> Callable[[CrashPoint], None]:
+def _note(arrivals: list[tuple[str, int]], lasting: list[str], request: Json) -> Callable[[CrashPoint], None]:
     counts: Counter[str] = Counter()
+    kill, place = request.get("kill"), request.get("lasting")
 
     def hook(point: CrashPoint) -> None:
         counts[point] += 1
         if kill is not None and [point, counts[point]] == kill:
             os.kill(os.getpid(), signal.SIGKILL)
         arrivals.append((point, counts[point]))
+        if place is not None:
+            lasting.append(fingerprint(Path(place)))
 
     return hook
 
@@ -76,7 +88,8 @@ def _forked(function: LifeFunction, request: Json) -> Json:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     killed = os.WIFSIGNALED(status)
-    return {"killed": killed, "timed_out": not in_time, **(json.loads(said) if said and not killed else {})}
+    reply = {"killed": killed, "timed_out": not in_time, "children": end_orphans()}
+    return {**reply, **(json.loads(said) if said and not killed else {})}
 
 
 def _die_reporting(function: LifeFunction, request: Json, into: int) -> None:
@@ -93,13 +106,14 @@ def _die_reporting(function: LifeFunction, request: Json, into: int) -> None:
 
 
 def _read_all(handle: int, patience_s: float) -> tuple[bytes, bool]:
-    """All that is written until the other end closes, and whether that was in time."""
+    """All that is written until the other end closes, and whether that was in time and the client still there."""
     deadline = time.monotonic() + patience_s
     parts: list[bytes] = []
     try:
         while True:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([handle], [], [], left)[0]:
+            ready = select.select([handle, sys.stdin], [], [], max(0.0, left))[0]
+            if handle not in ready:  # too late, or the client, who sends nothing meanwhile, is gone
                 return b"".join(parts), False
             part = os.read(handle, 1 << 16)
             if not part:

@@ -1,9 +1,11 @@
 """The client's end of a fork server: one process's life for each request."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,8 +23,12 @@ class Reply:
 
     killed: bool
     timed_out: bool = False
+    children: Sequence[str] = ()
+    """command lines of processes that outlived it, and were ended"""
     report: Mapping[str, Any] = field(factory=dict[str, Any])
     arrivals: Sequence[Kill] = ()
+    lasting: Sequence[str] = ()
+    """per arrival the fingerprint of what would last, where that was asked for"""
 
 
 class LifeFailed(RuntimeError):
@@ -39,18 +45,26 @@ class ForkServer:
         self._life = life
         self._path = path
         self._env = env or {}
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  it lives as long as the server
         self._process = subprocess.Popen(
-            self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self._environment()
+            self._command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=self._environment(),
         )
 
     def attempt(self, request: Mapping[str, Any], kill: Kill | None = None) -> Reply:
         """One forked process's life. Raises `LifeFailed` where its function raised."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(_with(request, kill)), file=self._process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # it died; the line below says of what
+            print(json.dumps(_with(request, kill)), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
-            raise LifeFailed(f"the fork server of {self._life} died")
+            self._errors.seek(0)
+            raise LifeFailed(f"the fork server of {self._life} died\n{self._errors.read()}")
         return _reply(json.loads(line), request)
 
     def fresh(self, request: Mapping[str, Any], kill: Kill | None = None, **env: str) -> Reply:
@@ -85,13 +99,15 @@ class ForkServer:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
+        self._errors.close()
 
 
 def _with(request: Mapping[str, Any], kill: Kill | None) -> Json:
@@ -104,6 +120,8 @@ def _reply(said: Json, request: Mapping[str, Any]) -> Reply:
     return Reply(
         killed=said["killed"],
         timed_out=said.get("timed_out", False),
+        children=said.get("children", ()),
         report=said.get("report") or {},
         arrivals=[Kill(point, nth) for point, nth in said.get("arrivals", ())],
+        lasting=said.get("lasting", ()),
     )

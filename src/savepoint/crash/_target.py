@@ -19,6 +19,8 @@ class Life:
     """the run needs no more processes"""
     arrivals: Sequence[Kill] = ()
     """where it could have died, in order; of a process that was killed, nothing"""
+    lasting: Sequence[str] = ()
+    """per arrival what would have lasted, as a fingerprint, where the target was asked for it (`lasting`)"""
     seen: Mapping[str, Any] = field(factory=dict[str, Any])
     """what else the target tells of it"""
 
