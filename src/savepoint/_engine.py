@@ -64,7 +64,8 @@ class Engine(sqlite3.Connection):
         Raises `NotWritable` where the journal mode or the level of syncing did not take.
         """
         self.tables = Tables(super().execute, str(place))
-        self.relaxed = relaxed
+        # A rollback journal that is not synced can spoil what was synced before; a log cannot.
+        self.relaxed = relaxed and wal is not False
         deadline = boot_clock_s() + patience_s
         while True:  # SQLite does not wait by itself for who changes the journal mode, recovers or closes last
             try:

@@ -1,6 +1,8 @@
 """The bytes of a pack: a magic, then records of kind, length, digest, header check and body, only ever appended.
 
-The file alone is enough to read it back; a cut tail is told from damage by the check of each header.
+The file alone is enough to read it back. After each sync its writer appends a seal, a note that says how far the file
+is on stable storage: what is bad before the last seal is damage, what is bad behind it was never acknowledged (a power
+cut keeps any part of what was not synced).
 """
 
 import struct
@@ -17,6 +19,11 @@ from ._errors import Corrupt
 MAGIC = b"SVPTPK01"
 _HEAD = struct.Struct(f">BQ{SIZE}s8s")
 _PLAIN = struct.Struct(f">BQ{SIZE}s")
+
+
+_SEAL = b"synced up to".ljust(SIZE, b"\0")
+"""The subject of a seal; its remark is an offset of 8 bytes."""
+_SEAL_LENGTH = SIZE + 8
 
 
 class RecordKind(IntEnum):
@@ -44,7 +51,9 @@ class Pack:
     end: int = 0
     """bytes read so far; records behind it are not known yet"""
     synced: int = 0
-    """bytes known to be on stable storage"""
+    """bytes that this process synced"""
+    sealed: int = 0
+    """bytes that its writer synced, by its own word"""
     fault: str = ""
     """why nothing after `end` can be read, where it is damage"""
     torn: frozenset[bytes] = frozenset()
@@ -66,8 +75,17 @@ def place(start: int, bodies: Iterable[tuple[RecordKind, bytes, bytes]]) -> list
     return records
 
 
+def seal_at(offset: int) -> tuple[bytes, bytes]:
+    """The record that says: all before `offset` is on stable storage."""
+    body = _SEAL + offset.to_bytes(8, "big")
+    return frame(RecordKind.NOTE, seal(Domain.CONTENT, body), body)
+
+
 def advance(pack: Pack) -> Sequence[Record]:
-    """Reads the headers after `pack.end` and moves it on; a cut tail stays to be read again later."""
+    """Reads the headers after `pack.end` and moves it on; a bad tail that no seal covers stays to be read again later.
+
+    What no seal covers may have any bytes in its bodies: see `whole`.
+    """
     if pack.fault:
         return []
     with pack.path.open("rb") as file:
@@ -86,6 +104,17 @@ def read(pack: Pack, record: Record, file: BinaryIO) -> bytes:
     return body
 
 
+def whole(pack: Pack, record: Record, file: BinaryIO) -> bool:
+    """Whether the record can be built upon: a seal covers it, or its body is as its digest says."""
+    if record.offset + record.length <= pack.sealed:
+        return True
+    try:
+        read(pack, record, file)
+    except Corrupt:
+        return False
+    return True
+
+
 def damaged(digest: bytes, path: Path, why: str) -> Corrupt:
     return Corrupt(
         f"content {digest.hex()} in {path}: {why}", next="restore the file from a copy, or use an earlier savepoint"
@@ -99,7 +128,7 @@ def _begin(pack: Pack, file: BinaryIO) -> bool:
     magic = file.read(len(MAGIC))
     if magic == MAGIC:
         pack.end = len(MAGIC)
-    elif not MAGIC.startswith(magic):
+    elif not MAGIC.startswith(magic) and _last_seal(file) > 0:
         pack.fault = "it does not start as a pack does"
     return pack.end > 0
 
@@ -112,14 +141,44 @@ def _records(pack: Pack, file: BinaryIO, size: int) -> list[Record]:
         head = file.read(_HEAD.size)
         kind, length, digest, check = _HEAD.unpack(head)
         if check != _check(head[: _PLAIN.size]) or kind not in iter(RecordKind):
-            pack.fault = f"the record header at offset {pack.end} is damaged"
+            if pack.end < max(pack.sealed, _last_seal(file)):
+                pack.fault = f"the record header at offset {pack.end} is damaged"
             break
         if pack.end + _HEAD.size + length > size:
             pack.torn = frozenset((digest,))
             break
-        found.append(Record(kind=RecordKind(kind), digest=digest, offset=pack.end + _HEAD.size, length=length))
+        record = Record(kind=RecordKind(kind), digest=digest, offset=pack.end + _HEAD.size, length=length)
+        if record.kind is RecordKind.NOTE and length == _SEAL_LENGTH:
+            pack.sealed = max(pack.sealed, _sealed_by(record, file))
+        found.append(record)
         pack.end += _HEAD.size + length
     return found
+
+
+def _sealed_by(record: Record, file: BinaryIO) -> int:
+    """The offset that a seal says; 0 where this note is none, or a bad one."""
+    file.seek(record.offset)
+    body = file.read(_SEAL_LENGTH)
+    if not body.startswith(_SEAL) or seal(Domain.CONTENT, body) != record.digest:
+        return 0
+    offset = int.from_bytes(body[SIZE:], "big")
+    return offset if offset <= record.offset else 0
+
+
+def _last_seal(file: BinaryIO) -> int:
+    """The furthest offset that any seal says, found from the end, whatever lies before it. Only where something is bad."""
+    file.seek(0)
+    data = file.read()
+    at = data.rfind(_SEAL)
+    while at >= 0:
+        head = data[max(0, at - _HEAD.size) : at]
+        if len(head) == _HEAD.size and head[_PLAIN.size :] == _check(head[: _PLAIN.size]):
+            digest = _HEAD.unpack(head)[2]
+            record = Record(kind=RecordKind.NOTE, digest=digest, offset=at, length=_SEAL_LENGTH)
+            if offset := _sealed_by(record, file):
+                return offset
+        at = data.rfind(_SEAL, 0, at)
+    return 0
 
 
 def _check(plain: bytes) -> bytes:

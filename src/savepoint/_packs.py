@@ -16,7 +16,7 @@ from ._ambient import fresh_bytes, process_id, wall_clock_s
 from ._contents import absent
 from ._digest import SIZE, Domain, seal
 from ._errors import NotWritable
-from ._packfile import MAGIC, Pack, Record, RecordKind, advance, damaged, frame, place, read
+from ._packfile import MAGIC, Pack, Record, RecordKind, advance, damaged, frame, place, read, seal_at, whole
 from ._thread import in_thread
 
 _DRAIN = 4 << 20
@@ -171,10 +171,21 @@ class Packs:
                 _fsync(pack.path, os.O_RDONLY)
                 pack.synced = end
             _fsync(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            self._seal(packs)
         except OSError as error:
             raise NotWritable(
                 f"{self._directory}: cannot sync: {error.strerror}", next="check the disk, then retry"
             ) from error
+
+    def _seal(self, packs: Iterable[Pack]) -> None:
+        """Says in our own pack how far it is durable. Not synced: where it is lost, readers look at more bytes."""
+        if self._own is None or self._own[0] != process_id() or self._own[1] not in packs:
+            return
+        pack = self._own[1]
+        try:
+            _write(pack, seal_at(pack.synced))
+        except OSError:
+            self._own = None  # nothing may follow a torn record
 
     def _refresh(self) -> None:
         """Learns of records that other processes added."""
@@ -190,6 +201,8 @@ class Packs:
             return
         with pack.path.open("rb") as file:
             for record in records:
+                if not whole(pack, record, file):
+                    continue  # its writer died before it said that this is durable, and a power cut took a part
                 note = record.kind is RecordKind.NOTE
                 file.seek(record.offset)
                 self._index(pack, record, file.read(SIZE) if note else b"")

@@ -20,13 +20,13 @@ from ._ambient import wall_clock_s
 from ._attempt import Attempt
 from ._codec import Encoded, dumps, encode
 from ._digest import Domain, seal
-from ._doubt import ask_outside
+from ._doubt import ask_outside, by_probe
 from ._errors import NotPortable, Usage
 from ._events import Called
 from ._evidence import NONE, Evidence, left_behind
 from ._frame import COMPENSATING, Frame, component, in_frame
 from ._journal import Asking, Journal
-from ._questions import arguments_of, ask, decide_by_probe, kept_evidence, question_id, read_questions
+from ._questions import arguments_of, ask, kept_evidence, question_id, read_questions
 from ._recall import LOST_NOTE
 from ._store import Transaction
 from ._stored import get_value
@@ -157,7 +157,7 @@ async def _probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt, e
                 outcome = encode(result, f"the result of {effect.name}")
             except NotPortable:
                 return False
-            decision, rows = _by_probe(attempt, effect, receipt, Choice.PERFORMED)
+            decision, rows = by_probe(attempt.journal, effect, receipt, Choice.PERFORMED)
             await _performed(attempt, receipt, outcome, evidence.changes, whole=not evidence.lost, also=rows)
             attempt.journal.decisions[decision.question] = decision
             return True
@@ -178,20 +178,9 @@ def _settled_outside(attempt: Attempt, effect: Effect[..., Any], receipt: Receip
 
 
 async def _redo(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt) -> None:
-    decision, rows = _by_probe(attempt, effect, receipt, Choice.REDO)
+    decision, rows = by_probe(attempt.journal, effect, receipt, Choice.REDO)
     await attempt.journal.durable(SETTLE, also=rows)
     attempt.journal.decisions[decision.question] = decision
-
-
-def _by_probe(attempt: Attempt, effect: Effect[..., Any], receipt: Receipt, choice: Choice) -> tuple[Decision, Also]:
-    """The question that a probe has answered; an earlier attempt, whose probe could not tell, may have asked it."""
-    asking = attempt.journal.asking(QuestionKind.IN_DOUBT, receipt, effect)
-    decision = Decision(question=asking[0].id, choice=choice, by="probe", at=wall_clock_s())
-
-    def rows(tx: Transaction, _: object) -> None:
-        decide_by_probe(tx, attempt.lineage, asking, decision)
-
-    return decision, rows
 
 
 async def _apply(attempt: Attempt, effect: Effect[..., Any] | None, receipt: Receipt, decision: Decision) -> None:

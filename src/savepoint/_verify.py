@@ -44,12 +44,12 @@ def _packs(directory: Path) -> list[Damage]:
 
 
 def _pack(path: Path) -> Iterator[Damage]:
-    """A cut tail alone is no damage: its writer was killed before it said that the tail is durable."""
+    """A bad tail that no seal covers is no damage: its writer ended before it said that the tail is durable."""
     pack = Pack(path=path)
     try:
         records = advance(pack)
         with path.open("rb") as file:
-            for record in records:
+            for record in (each for each in records if each.offset + each.length <= pack.sealed):
                 try:
                     read(pack, record, file)
                 except Corrupt as error:

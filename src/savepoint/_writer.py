@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import field, frozen, mutable
 
-from effects._receipt import Receipt
+from effects._receipt import Receipt, Status
 
 from ._codec import Encoded
 from ._crashpoint import CrashPoint, reach
@@ -57,6 +57,8 @@ class Writer:
     _changes: dict[str, Any] = field(factory=dict[str, Any], init=False)
     """fields of the head that the next commit changes"""
     _values: list[Encoded] = field(factory=list[Encoded], init=False)
+    _rows: list[Also] = field(factory=list[Also], init=False)
+    """more rows that the next commit writes"""
     _known: set[bytes] = field(factory=set[bytes], init=False)
     """objects of the newest commit: a reply is named by its receipt first and by the transcript next"""
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
@@ -70,6 +72,10 @@ class Writer:
         """An outcome that the next commit will hold."""
         self._landed.append(Called(receipt=receipt))
         self._values.extend(values)
+
+    def add(self, rows: Also) -> None:
+        """Rows that the next commit will hold, with all that landed."""
+        self._rows.append(rows)
 
     def hold(self, event: Event, **head: Any) -> None:
         """An event that could not be committed now; the next commit will hold it."""
@@ -93,13 +99,16 @@ class Writer:
         async with self._turn:
             landed, self._landed = self._landed, []
             kept, self._values = self._values, []
+            rows, self._rows = self._rows, []
             before = self.digest
+            more = [*rows, *(() if also is None else (also,))]
             try:
-                await self._write(boundary, [*landed, *events], [*kept, *values], also, {**self._changes, **head})
+                await self._write(boundary, [*landed, *events], [*kept, *values], more, {**self._changes, **head})
                 self._changes = {}
             except BaseException:
                 if self.digest == before:
                     self._landed, self._values = [*landed, *self._landed], [*kept, *self._values]
+                    self._rows = [*rows, *self._rows]
                 raise
 
     async def _write(
@@ -107,7 +116,7 @@ class Writer:
         boundary: Boundary,
         events: Sequence[Event],
         values: Sequence[Encoded],
-        also: Also | None,
+        more: Sequence[Also],
         changes: dict[str, Any],
     ) -> None:
         reach(boundary.before)
@@ -116,13 +125,13 @@ class Writer:
         durable: list[Callable[[], None]] = []
         digest = b""
         try:
-            async with self.store.commit() as tx:
+            async with self.store.commit(sync=_holds_intent(events)) as tx:
                 tx.expect(Space.HEAD, self.lineage, self.digest)
                 head = self._append(tx, events, changes)
                 digest = tx.write(Space.HEAD, self.lineage, write_head(head))
                 durable = [put_value(tx, value, self.store, self._known) for value in values]
-                if also is not None:
-                    also(tx, head)
+                for rows in more:
+                    rows(tx, head)
         except Stale as error:
             raise Superseded from error
         except asyncio.CancelledError:
@@ -158,3 +167,8 @@ class Writer:
         for number, event in enumerate(events, first):
             if isinstance(event, Called):
                 self.numbered(event.receipt.at_number(number))
+
+
+def _holds_intent(events: Sequence[Event]) -> bool:
+    """Intents are synced at every durability: what lasts only until a power cut would let a call happen twice."""
+    return any(isinstance(event, Called) and event.receipt.status is Status.INTENDED for event in events)

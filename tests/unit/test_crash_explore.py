@@ -1,5 +1,7 @@
 """The explorer on a target of plain files: what is tried, from where, and what is said of it."""
 
+import os
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,23 @@ def test_a_room_puts_back_what_was_there(tmp_path: Path) -> None:
     assert (room.live / "file").read_text() == "1"
     with pytest.raises(FileNotFoundError):
         room.restore(0)  # it was not kept
+
+
+def test_special_files_and_closed_directories_are_no_hindrance(tmp_path: Path) -> None:
+    room = Room(tmp_path / "room")
+    room.empty(keep_from=0)
+    os.mkfifo(room.live / "pipe")
+    (room.live / "closed").mkdir()
+    (room.live / "closed" / "file").write_text("x")
+    (room.live / "closed").chmod(0o500)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(room.live / "socket"))
+        room.before(0)
+    room.restore(0)
+    assert sorted(each.name for each in room.live.iterdir()) == ["closed", "pipe"]
+    assert room.live.joinpath("pipe").is_fifo()
+    room.clear()
+    assert not room.place.exists()
 
 
 def test_a_fingerprint_is_of_names_modes_and_contents(tmp_path: Path) -> None:

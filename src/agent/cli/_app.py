@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -11,7 +11,7 @@ from savepoint._claim import LEASE_S
 from savepoint._run import IfExists, Recovery
 
 from . import _run, _settle, _show
-from ._common import Common, Desk
+from ._common import VOICE, Common, Desk
 from ._signals import interruptible
 
 COMMON = Common()
@@ -207,6 +207,79 @@ async def merge(run: Run, /, *, workspace: Into = None, common: Common = COMMON)
 async def discard(run: Run, /, *, common: Common = COMMON) -> int:
     """Drop what an ended run changed."""
     return await _settle.discard(Desk(common=common), run)
+
+
+@app.command(usage="Usage: savepoint crash [OPTIONS] [TARGET [INPUT]]")
+async def crash(
+    target: str | None = None,
+    text: Annotated[str | None, Parameter(name="INPUT")] = None,
+    /,
+    *,
+    start: str | None = None,
+    resume: str | None = None,
+    ledger: str | None = None,
+    kills: Literal["single", "double", "storm"] = "single",
+    budget: str = "60s",
+    only: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    first: Annotated[bool, Parameter(negative="--keep-going")] = False,
+    compare: Annotated[list[str] | None, Parameter(negative="")] = None,
+    copy: Annotated[list[str] | None, Parameter(negative="")] = None,
+    parked_code: int = 3,
+    allow_stdout: Annotated[bool, Parameter(negative="")] = False,
+    process_time: Annotated[str, Parameter(name="--timeout")] = "30s",
+    jobs: int | None = None,
+    junit: Path | None = None,
+    report: Path | None = None,
+    common: Common = COMMON,
+) -> int:
+    """Kill a program everywhere, for real, and see whether it survives: design/crash-guide.md.
+
+    Parameters
+    ----------
+    target
+        An agent, as in savepoint run; instead of --start and --resume.
+    text
+        What the agent is to do.
+    start
+        The command that starts the program, in quotes. Each run has a fresh directory.
+    resume
+        The command that goes on after a kill (default: that of --start). Exit code 0 means done.
+    ledger
+        The file in that directory that the program's own outside writes, one line an effect.
+    kills
+        One at every place, two at every pair of places, or storms of up to six.
+    budget
+        The time for it all, as in 60s, 5m, 1h. Where that is too short a part is tried, evenly spread.
+    only
+        One schedule, as the report prints it.
+    first
+        End with the first violation.
+    compare
+        A file or directory whose content at the end must equal that of an unkilled run. May be repeated.
+    copy
+        A file or directory of here that every run begins with. May be repeated.
+    parked_code
+        The exit code that means: the run waits for a decision.
+    allow_stdout
+        The program may print to standard output.
+    process_time
+        The time for one process.
+    jobs
+        Processes at once (default: one a processor).
+    junit
+        Write the report there, as JUnit XML.
+    report
+        Write the report there: as JSON if the name ends in .json, else as text.
+    """
+    from ._crash import Wish  # noqa: PLC0415  only this command pays for it
+    from ._crash import crash as kill  # noqa: PLC0415
+
+    wish = Wish(
+        target=target, text=text, start=start, resume=resume, ledger=ledger, kills=kills, budget=budget, only=only,
+        first=first, junit=junit, report=report, parked_code=parked_code, allow_stdout=allow_stdout,
+        compare=compare or (), copies=copy or (), timeout=process_time, jobs=jobs,
+    )  # fmt: skip
+    return await kill(wish, common, VOICE.get())
 
 
 @app.command

@@ -8,6 +8,12 @@ from ._history import Promise as Promise
 from ._kill import Kill as Kill
 from ._kill import Schedule as Schedule
 from ._oracle import violations as violations
+from ._outside import Outside as Outside
+from ._outside_client import OutsideClient as OutsideClient
+from ._outside_client import OutsideRefused as OutsideRefused
+from ._outside_fault import OutsideFault as OutsideFault
+from ._outside_fault import OutsidePlan as OutsidePlan
+from ._outside_ledger import Act as Act
 from ._server import ForkServer as ForkServer
 from ._server import LifeFailed as LifeFailed
 from ._server import Reply as Reply

@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 from zlib import crc32
 
@@ -46,6 +47,7 @@ class Explorer:
     killed: int = 0
     _free: SimpleQueue[tuple[Target, Room]] = field(factory=SimpleQueue[tuple[Target, Room]], init=False)
     _references: tuple[Story, ...] = field(default=(), init=False)
+    _counting: Lock = field(factory=Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         for number, worker in enumerate(self.workers):
@@ -75,8 +77,9 @@ class Explorer:
             room.before(len(lives))
             kill = schedule.kills.get(len(lives))
             lives.append(worker.live(room.live, tuple(lives), kill, setting))
-            self.processes += 1
-            self.killed += lives[-1].killed
+            with self._counting:
+                self.processes += 1
+                self.killed += lives[-1].killed
         return Story(schedule=schedule, setting=setting, lives=lives, history=worker.history(room.live, lives))
 
     # -- judging ----------------------------------------------------------------------------------------------------

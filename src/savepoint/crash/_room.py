@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import define, field
 
 from savepoint._digest import Domain, seal
+from savepoint._remove import remove_tree
 
 VOLATILE = "-shm"
 """How the names of files end that SQLite makes anew at the first opening after a crash, whatever they hold."""
@@ -34,21 +35,38 @@ class Room:
     def before(self, index: int) -> None:
         """The run's process `index` is about to begin."""
         if self._keep_from is not None and index >= self._keep_from:
-            shutil.copytree(self.live, self._kept(index), symlinks=True)
+            _copy(self.live, self._kept(index))
 
     def restore(self, index: int) -> None:
         """Here lies what lay here before the process `index`; from here on nothing is kept."""
-        shutil.rmtree(self.live)
-        shutil.copytree(self._kept(index), self.live, symlinks=True)
+        remove_tree(self.live)
+        _copy(self._kept(index), self.live)
         self._keep_from = None
 
     def clear(self) -> None:
         """Removes all that is here."""
         if self.place.exists():
-            shutil.rmtree(self.place)
+            remove_tree(self.place)
 
     def _kept(self, index: int) -> Path:
         return self.place / "kept" / str(index)
+
+
+def _copy(source: Path, to: Path) -> None:
+    """Everything but sockets: nobody listens behind one whose process died."""
+    shutil.copytree(source, to, symlinks=True, ignore=_special)
+    for directory, _, names in os.walk(source):
+        for name in names:
+            path = Path(directory, name)
+            if stat.S_ISFIFO(path.lstat().st_mode):
+                os.mkfifo(to / path.relative_to(source), stat.S_IMODE(path.lstat().st_mode))
+
+
+def _special(directory: str, names: list[str]) -> list[str]:
+    modes = {name: Path(directory, name).lstat().st_mode for name in names}
+    return [
+        each for each, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+    ]
 
 
 def fingerprint(place: Path) -> str:

@@ -22,7 +22,7 @@ class Life:
     lasting: Sequence[str] = ()
     """per arrival what would have lasted, as a fingerprint, where the target was asked for it (`lasting`)"""
     seen: Mapping[str, Any] = field(factory=dict[str, Any])
-    """what else the target tells of it"""
+    """what else the target tells of it; `parked`: the run waits, and nobody is there to answer"""
 
 
 class Target(Protocol):
@@ -62,4 +62,4 @@ class Story:
     @property
     def verdict(self) -> Verdict:
         """The one word for it."""
-        return worst(list(self.violations), parked=not self.lives[-1].done)
+        return worst(list(self.violations), parked=bool(self.lives[-1].seen.get("parked")))
