@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-DOORS = ("effects", "savepoint", "agent", "effects.testing", "savepoint.testing", "agent.testing")
+DOORS = ("effects", "savepoint", "agent", "effects.testing", "savepoint.testing", "savepoint.crash", "agent.testing")
 
 
 def public(door: str) -> list[str]:
@@ -180,6 +180,40 @@ SURFACE: dict[str, str] = {
     "savepoint.testing.kill_at": "def(point, nth=)",
     "savepoint.testing.kill_from_environment": "def()",
     "savepoint.testing.reach": "def(point)",
+    "savepoint.crash.Act": "class(*, kind, tag, arguments, key, value, epoch=, digest=, at_s=)",
+    "savepoint.crash.Asked": "class(*, kind, effect, key)",
+    "savepoint.crash.Campaign": "class(*, workers, place, command, kills=, only=, budget_s=, first=)",
+    "savepoint.crash.CommandTarget": "class(*, start, resume, ledger, copies=, compares=, rules=, timeout_s=, here=, environment=)",
+    "savepoint.crash.Ended": "class(*, value, world, points=, ids=, receipts=, decided=, unpaired=)",
+    "savepoint.crash.Explorer": "class(*, workers, place, setting=, lives_at_most=, distinct=, told=, processes=, killed=)",
+    "savepoint.crash.ForkServer": "class(life, *, path=, env=)",
+    "savepoint.crash.History": "class(*, lives, ledger, ended, asked=, host=)",
+    "savepoint.crash.Kill": "class(at, nth, after=)",
+    "savepoint.crash.Kills": "single | double | storm | only",
+    "savepoint.crash.Life": "class(*, killed=, done=, arrivals=, lasting=, seen=)",
+    "savepoint.crash.LifeFailed": "Exception(...)",
+    "savepoint.crash.Lived": "class(*, killed, entered=, was=, unsettled=, undecided=, open_before=, status=, questions=)",
+    "savepoint.crash.Outside": "class()",
+    "savepoint.crash.OutsideClient": "class(*, socket, place, timeout_s=)",
+    "savepoint.crash.OutsideFault": "dropped | lost | refused | slow | held | twice | dies before | dies appending | dies after | denies "
+    "| affirms | unsure",
+    "savepoint.crash.OutsidePlan": "class(*, listed=, seed=, rate=, delay_s=)",
+    "savepoint.crash.OutsideRefused": "Exception(...)",
+    "savepoint.crash.Promise": "class(*, perturbed=, strict=, no_questions=, lost_world=, fresh=, skips=)",
+    "savepoint.crash.Reply": "class(*, killed, timed_out=, children=, report=, arrivals=, lasting=)",
+    "savepoint.crash.Report": "class(*, target, command, kills, tried=, planned=, places=, places_tried=, processes=, killed=, "
+    "seconds=, by_time=, interrupted=, rejected=)",
+    "savepoint.crash.Rules": "class(*, parked_code=, allow_stdout=)",
+    "savepoint.crash.Schedule": "class(kills=)",
+    "savepoint.crash.Scratch": "class()",
+    "savepoint.crash.Story": "class(*, schedule, setting=, lives, history, violations=)",
+    "savepoint.crash.Target": "class(*args, **kwargs)",
+    "savepoint.crash.Verdict": "pass | parked | duplicate | lost | diverged | corrupt | undetected corruption | leak | budget | hash"
+    " drift | stuck | double owner | not deterministic | leaves children | never finishes | bad ledger | "
+    "prints to standard output | fails unkilled",
+    "savepoint.crash.Violation": "class(verdict, what)",
+    "savepoint.crash.text": "def(report)",
+    "savepoint.crash.violations": "def(history, references, promise)",
     "agent.testing.ScriptedModel": "class(turns, *, name=, usage=)",
     "agent.testing.Turn": "class(*, text=, calls=)",
     "agent.testing.call": "def(tool, /, *, _id=, _raw=, **arguments)",
@@ -187,10 +221,21 @@ SURFACE: dict[str, str] = {
     "agent.testing.say": "def(text)",
 }
 
-UNFROZEN = {"effects.Effect", "agent.Tool", "savepoint.Point", "savepoint.Revived"}
-"""A declaration that decorators complete (setting its fields is refused otherwise), and two things that have a life."""
-POSITIONAL = {"effects.Performed", "savepoint.Blob", "savepoint.Cell", "agent.Secret"}
-"""What is written by hand so often that a keyword would be noise. These two sets only ever shrink."""
+UNFROZEN = {
+    *("effects.Effect", "agent.Tool", "savepoint.Point", "savepoint.Revived"),
+    *(
+        "savepoint.crash.Campaign",
+        "savepoint.crash.CommandTarget",
+        "savepoint.crash.Explorer",
+        "savepoint.crash.Scratch",
+    ),
+}
+"""A declaration that decorators complete (setting its fields is refused otherwise), and things that have a life."""
+POSITIONAL = {
+    *("effects.Performed", "savepoint.Blob", "savepoint.Cell", "agent.Secret"),
+    *("savepoint.crash.Kill", "savepoint.crash.Schedule", "savepoint.crash.Violation"),
+}
+"""What is written by hand so often that a keyword would be noise."""
 
 
 # -- tests
