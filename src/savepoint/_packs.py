@@ -8,14 +8,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from ._ambient import fresh_bytes, process_id, wall_clock_s
 from ._contents import absent
 from ._digest import SIZE, Domain, seal
-from ._errors import NotWritable
+from ._errors import Corrupt, NotWritable
 from ._packfile import MAGIC, Pack, Record, RecordKind, advance, damaged, frame, place, read, seal_at, whole
 from ._thread import in_thread
 
@@ -105,9 +105,8 @@ class Packs:
 
     def _lean_on(self, at: _Place) -> None:
         """Another writer may never have synced what is there: our flush must."""
-        pack, record = at
-        if record.offset + record.length > pack.synced:
-            self._unsynced.add(pack)
+        if not _is_synced(*at):
+            self._unsynced.add(at[0])
 
     async def _hold(self, key: bytes, item: _Item) -> None:
         self._pending[key] = item
@@ -164,18 +163,36 @@ class Packs:
         self._own = (process_id(), pack)
         return pack
 
-    def _sync(self, packs: Iterable[Pack]) -> None:
+    def _sync(self, packs: Sequence[Pack]) -> None:
+        ends = [pack.end for pack in packs]
         try:
             for pack in packs:
-                end = pack.end
                 _fsync(pack.path, os.O_RDONLY)
-                pack.synced = end
             _fsync(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            for pack, end in zip(packs, ends, strict=True):
+                pack.synced = end
             self._seal(packs)
         except OSError as error:
+            for pack in packs:
+                self._distrust(pack)
             raise NotWritable(
                 f"{self._directory}: cannot sync: {error.strerror}", next="check the disk, then retry"
             ) from error
+
+    def _distrust(self, pack: Pack) -> None:
+        """After a failed sync the kernel may have dropped what was written, and the next sync says nothing of it. What
+        can still be read is held again, and written to a new pack.
+        """
+        self._unsynced.discard(pack)
+        if self._own is not None and self._own[1] is pack:
+            self._own = None
+        for digest, at in list(self._contents.items()):
+            if at[0] is pack and not _is_synced(*at):
+                del self._contents[digest]
+                with suppress(OSError, Corrupt), pack.path.open("rb") as file:
+                    self._pending[digest] = (RecordKind.CONTENT, digest, read(pack, at[1], file))
+        self._notes = {subject: at for subject, at in self._notes.items() if at[0] is not pack or _is_synced(*at)}
+        self._pending_size = sum(len(item[2]) for item in self._pending.values())
 
     def _seal(self, packs: Iterable[Pack]) -> None:
         """Says in our own pack how far it is durable. Not synced: where it is lost, readers look at more bytes."""
@@ -235,6 +252,11 @@ class Packs:
             if pack.fault:
                 return damaged(digest, pack.path, f"is found nowhere, and {pack.fault}")
         return absent(digest)
+
+
+def _is_synced(pack: Pack, record: Record) -> bool:
+    """By this process: what another one says of its own syncs is not relied upon for ours."""
+    return record.offset + record.length <= pack.synced
 
 
 def _write(pack: Pack, parts: Sequence[bytes]) -> None:

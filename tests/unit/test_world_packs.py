@@ -153,6 +153,32 @@ async def test_a_seal_that_is_bad_itself_vouches_for_nothing(tmp_path):
     assert verified(tmp_path / "p") == []
 
 
+@pytest.mark.parametrize("failing", ["pack", "directory"])
+async def test_a_failed_sync_is_never_believed_by_the_next_one(tmp_path, monkeypatch, failing):
+    """The kernel may have dropped the bytes, and says so once: they are written again, into a new file."""
+    packs, (kept,) = await filled(tmp_path / "p", b"kept")
+    (first,) = files(tmp_path / "p")
+    synced: list[Path] = []
+
+    def fsync(path: Path, flags: int, *, fails: list[bool] = [True]) -> None:  # noqa: B006  once
+        if fails and (path.is_dir() == (failing == "directory")):
+            fails.clear()
+            raise OSError(5, "Input/output error")
+        synced.append(path)
+
+    monkeypatch.setattr("savepoint._packs._fsync", fsync)
+    lost = await packs.put(b"lost" * 100)
+    await packs.note(kept, b"remark")
+    with pytest.raises(NotWritable):
+        await packs.flush()
+    assert await packs.get(lost) == b"lost" * 100
+    await packs.flush()
+    (second,) = [file for file in files(tmp_path / "p") if file != first]
+    assert synced[-2:] == [second, tmp_path / "p"]
+    first.write_bytes(first.read_bytes().replace(b"lost", b"\0\0\0\0"))
+    assert await Packs(tmp_path / "p").get_many([kept, lost]) == [b"kept", b"lost" * 100]
+
+
 async def test_the_last_note_counts_and_survives(tmp_path):
     packs = Packs(tmp_path / "p")
     subject = await packs.put(b"subject")

@@ -37,7 +37,7 @@ class Explorer:
     workers: Sequence[Target]
     place: Path
     setting: Mapping[str, Any] = field(factory=dict[str, Any])
-    """what every process of every story but the references is told"""
+    """what every process of every story is told, unless that story is told otherwise"""
     lives_at_most: int = LIVES
     distinct: bool = False
     """of kills one after the other that leave the same directory, byte for byte, one is tried"""
