@@ -7,7 +7,7 @@ STAMP := $(VENV)/installed
 BARE := build/wheel-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench wheel clean
+.PHONY: help demo test crash lint types bench wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,6 +23,10 @@ demo: $(STAMP)  ## the main job in a minute, offline
 
 test: $(STAMP)  ## the whole suite (ARGS="-k name" narrows it)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+crash: $(STAMP)  ## every kill and every fault, one report (an hour; ARGS="--parts programs")
+	@mkdir -p build
+	$(BIN)/python tests/crash/everything.py --json build/crash.json --junit build/crash.xml $(ARGS)
 
 lint: $(STAMP)  ## style, format, import contracts
 	$(BIN)/ruff check

@@ -54,7 +54,7 @@ class Attempt:
         self.journal.base = await self.snapshot()
         if self.host.systems:
             with contextlib.suppress(OSError):
-                await in_thread(sweep_forks, self.store, self.lineage)
+                await in_thread(sweep_forks, self.store, self.lineage, self.claim.epoch)
         place = fork_place(self.store, self.lineage, self.claim.epoch)
         async with forked(self.store, self.host, self.savepoint, at=self.journal.base, place=place) as fork:
             reach(CrashPoint.FORK_AFTER)

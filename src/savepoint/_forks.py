@@ -22,13 +22,16 @@ def newest_fork(store: Store, lineage: bytes, before: int) -> Path | None:
     return next((place for place in places if place.is_dir()), None)
 
 
-def sweep_forks(store: Store, lineage: bytes) -> None:
-    """Removes what earlier attempts left: their questions are answered, and what counts of it was kept.
+def sweep_forks(store: Store, lineage: bytes, before: int) -> None:
+    """Removes what attempts of epochs before this one left: their questions are answered, and what counts of it was
+    kept. Never what a later one has: who slept past its lease may be the one who sweeps.
 
     Raises `OSError`.
     """
     for left in store.forks.glob(f"{lineage.hex()}-*"):
-        remove_tree(left)
+        epoch = left.name.rpartition("-")[2]
+        if epoch.isdecimal() and int(epoch) < before:
+            remove_tree(left)
 
 
 @contextlib.asynccontextmanager

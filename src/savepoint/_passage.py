@@ -17,12 +17,12 @@ from effects._recovery import Verdict
 from ._ambient import wall_clock_s
 from ._codec import Encoded, encode
 from ._crashpoint import CrashPoint, reach
-from ._doubt import by_probe, doubted
 from ._errors import NotPortable
 from ._events import Called, Event
 from ._frame import Frame, in_frame
 from ._recall import recall
-from ._writer import INTENT, OUTCOME, SETTLE, Also
+from ._tries import perform
+from ._writer import INTENT, OUTCOME, Also
 
 if TYPE_CHECKING:
     from ._journal import Journal
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 Body = Callable[[], Awaitable[object]]
 _UNDONE = frozenset({Idempotency.CONTAINED, Idempotency.COMPOSITE})
 """What a body of these classes did inside the world is done again where a fork lacks it."""
-REDONE = 3
-"""How often one attempt does a call again that its probe says was not performed."""
 INLINE_ARGUMENTS = 512
 """Bytes of arguments that stand in the receipt itself."""
 
@@ -169,12 +167,12 @@ class Passage:
     async def _entered(self, body: Body) -> tuple[object, Exception | None]:
         """Intent, lease, body, outcome: the result, or the error as a resumed program meets it."""
         journal = self.journal
-        await self._intend()
+        await self.intend()
         journal.must_go_on()
         await journal.claim.ensure()
         journal.mine.pop(self.key, None)
         try:
-            value, raised = await self._attempts(body), None
+            value, raised = await perform(self, body), None
         except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
             value, raised = None, error
         try:
@@ -185,7 +183,7 @@ class Passage:
             raise
         return self._land_result(value, raised)
 
-    async def _intend(self) -> None:
+    async def intend(self) -> None:
         """Makes the intent durable where the class needs one. A decision `redo` is consumed by the next try's intent."""
         journal, receipt = self.journal, self.receipt
         if journal.begun(self.key) or not self._needs_intent():
@@ -211,51 +209,11 @@ class Passage:
             return True
         return idempotency.doubtful or (idempotency is Idempotency.IDEMPOTENT and not self.frame.recorded)
 
-    async def _attempts(self, body: Body) -> object:
-        """Runs the body; a doubtful call that ended ambiguously is repeated with its key, probed, or parked."""
-        again = self.effect.idempotency is Idempotency.KEYED
-        redone = 0
-        while True:
-            try:
-                return await self._run(body)
-            except asyncio.CancelledError as error:
-                if self.effect.idempotency.doubtful:
-                    self._settle_cancelled(await doubted(self, error))
-                raise
-            except self.effect.ambiguous as error:
-                if again and isinstance(error, Exception) and self._in_window():
-                    again = False
-                else:
-                    found = await doubted(self, error)
-                    if not isinstance(found, NotPerformed):
-                        return found
-                    if redone == REDONE:
-                        # Nobody doubts it any more: it was not performed, time and again, and this is why.
-                        self.settled = by_probe(self.journal, self.effect, self.doubt(), Choice.FAIL)
-                        raise
-                    redone += 1
-                    await self._redo()
-            self.journal.must_go_on()
-            await self.journal.claim.ensure()
-            self.journal.mine.pop(self.key, None)
-
     def doubt(self) -> Receipt:
         """That nobody knows how this try ended."""
         return self.new(Status.IN_DOUBT, tried=self.tried)
 
-    def _in_window(self) -> bool:
-        """Whether the remote still knows the key of the try that is under way."""
-        receipt = self.journal.receipt(self.key)
-        return receipt is not None and self.journal.verdict(self.effect, receipt) is Verdict.DO
-
-    async def _redo(self) -> None:
-        """The probe's decision, then the next try's intent, which consumes it: as after a crash."""
-        self.receipt = self.doubt()
-        self._record_probe()
-        await self.journal.durable(SETTLE, [Called(receipt=self.receipt)], values=self.apart(self.receipt))
-        await self._intend()
-
-    def _record_probe(self) -> None:
+    def record_probe(self) -> None:
         """The next commit holds what a probe decided; it counts from now on."""
         if self.settled is not None:
             decision, rows = self.settled
@@ -263,7 +221,7 @@ class Passage:
             self.journal.decisions[decision.question] = decision
             self.journal.writer.add(rows)
 
-    async def _run(self, body: Body) -> object:
+    async def run(self, body: Body) -> object:
         token = CURRENT.set(self.current())
         try:
             # A body that is tried again makes the same calls again.
@@ -284,10 +242,10 @@ class Passage:
             tried=max(0, self.tried - 1),
         )
 
-    def _settle_cancelled(self, found: object) -> None:
+    def settle_cancelled(self, found: object) -> None:
         """What a probe knows of a call whose caller gave up: recorded, for nobody is there to return it to."""
         if isinstance(found, NotPerformed):
-            self._record_probe()
+            self.record_probe()
             self.journal.keep(withdrawn := self.new(Status.WITHDRAWN, tried=self.tried))
             self.journal.writer.land(withdrawn)
         else:
@@ -321,7 +279,7 @@ class Passage:
         note = None if self.inner.note is None else encode(self.inner.note, f"the note of {self.effect.name}")
         receipt = self.new(status, tried=self.tried, outcome=outcome.digest, note=None if note is None else note.digest)
         self.journal.keep(receipt)
-        self._record_probe()
+        self.record_probe()
         self.frame.outcome = outcome
         values = [outcome, *self.apart(receipt), *(() if note is None else (note,))]
         # What a handler answered, or what was refused, entered no body.

@@ -39,6 +39,9 @@ async def read_standing(store: Store, lineage: bytes, registry: Registry) -> Sta
     head, digest = await read_lineage(store, lineage)
     step, mark, savepoint, warnings = await _newest(store, lineage, head, registry)
     events, damage = await _events(store, lineage, mark, head)
+    if (damage or warnings) and (await read_lineage(store, lineage))[1] != digest:
+        # An owner wrote meanwhile, so that what was read first does not fit what was read next.
+        return await read_standing(store, lineage, registry)
     return Standing(
         lineage=lineage,
         head=head,

@@ -40,6 +40,7 @@ from programs import (
     turn,
     weak,
 )
+from scenarios_more import MORE
 
 
 def _last(said: list[Any]) -> Any:
@@ -142,4 +143,5 @@ SCENARIOS: dict[str, Scenario] = {
         files=True,
         refused=frozenset({1, 2}),
     ),
+    **MORE,
 }

@@ -1,48 +1,58 @@
-"""The suite can fail: one-line faults, planted into the killed processes, are caught by some scenario."""
+"""The rig can fail: one-line faults, planted into the killed processes, are each caught; without them nothing is said."""
 
+import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
-from rig import Server
+from graded_ways import Bench, Way
+from graded_ways import bench as a_bench
+from grading import CAUGHT, IN_AGENTS, WAYS, Grade, figure, graded, untried
 from sabotage import SABOTAGES
-from targets import agents, complaints, programs, states
-from targets import servers as started
 
-from savepoint.crash import ForkServer
-
-CAUGHT = {
-    "no intent": ("composite", "performed twice"),
-    "contained reuse": ("READ, ONCE, CONTAINED", "it ended with"),
-    "no guard": ("perturbed body", "nobody was asked"),
-    "position": ("perturbed body", "got 0.m.send"),
-    "decision twice": ("ambiguous, not performed", "performed twice"),
-    "unordered": ("READ, then IDEMPOTENT of it", "repeated as another call"),
-}
-
-
-@pytest.mark.parametrize("sabotage", SABOTAGES)
-def test_a_planted_fault_is_caught(sabotage: str, servers: list[Server], memory: Path) -> None:
-    scenario, words = CAUGHT[sabotage]
-    explorer = programs(scenario, [each.forks for each in servers], memory)
-    stories = explorer.explore(states(explorer), sabotage=sabotage)
-    assert any(words in complaint for complaint in complaints(stories))
+GRADES: list[Grade] = []
 
 
 @pytest.fixture(scope="module")
-def agents_servers() -> Iterator[list[ForkServer]]:
-    with started("agent_rig:live") as servers:
-        yield servers
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """Prints the figure when all is done: tests run in any order."""
+    with a_bench() as made:
+        yield made
+    capture: Any = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        sys.stdout.write(f"\n{figure(GRADES)}\n")
 
 
-@pytest.mark.parametrize(
-    ("sabotage", "name"),
-    [
-        ("no intent", "COMPOSITE with branches"),
-        ("unordered", "COMPOSITE"),
-        ("contained reuse", "KEYED, IDEMPOTENT, CONTAINED file"),
-    ],
-)
-def test_and_so_it_is_in_an_agent(sabotage: str, name: str, agents_servers: list[ForkServer], memory: Path) -> None:
-    explorer = agents(name, agents_servers, memory)
-    assert complaints(explorer.explore(explorer.singles(), sabotage=sabotage))
+def test_every_fault_says_what_is_broken_and_where_it_shows() -> None:
+    assert CAUGHT.keys() == SABOTAGES.keys()
+    assert len(SABOTAGES) >= 20
+    assert all(plant.__doc__ for plant in SABOTAGES.values())
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_a_planted_fault_is_caught(name: str, bench: Bench) -> None:
+    found = graded(bench, name, CAUGHT[name])
+    GRADES.append(found)
+    if why := untried(CAUGHT[name].way):
+        pytest.skip(why)
+    assert found.caught, found
+
+
+@pytest.mark.parametrize("name", IN_AGENTS)
+def test_and_so_it_is_in_an_agent(name: str, bench: Bench) -> None:
+    found = graded(bench, name, IN_AGENTS[name])
+    assert found.caught, found
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_without_a_fault_nothing_is_wrong(way: Way, bench: Bench) -> None:
+    if why := untried(way):
+        pytest.skip(why)
+    seen = way(bench, None)
+    assert not seen, "\n".join(map(str, seen))
+
+
+def test_the_figure_names_what_is_not_caught() -> None:
+    caught, missed = (Grade(name, caught=name == "a", verdict="", schedule="") for name in "ab")
+    assert figure([caught]) == "sabotages: 1 of 1 caught"
+    assert figure([caught, missed]) == "sabotages: 1 of 2 caught; not b"
