@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import frozen
 
 import commits
+import kills
 import micro
 import syncs
 import worlds
@@ -90,6 +91,8 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
         yield from commits.rows(options.dir)
     if "worlds" in options.only:
         yield from worlds.rows(options.dir)
+    if "kills" in options.only:
+        yield from kills.rows()
     if "syncs" in options.only and syncs.available():
         yield from sync_rows(options.dir)
     if "turns" in options.only:
@@ -107,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--forks", type=int, default=100)
     result.add_argument("--reps", type=int, default=3, help="repetitions; ratios are medians of theirs")
     result.add_argument("--dir", type=Path, default=None, help="the file system to measure on (default: temporary)")
-    result.add_argument("--only", default="micro,commits,worlds,syncs,turns", help="which groups of rows")
+    result.add_argument("--only", default="micro,commits,worlds,kills,syncs,turns", help="which groups of rows")
     result.add_argument("--json", action="store_true", help="one object a row")
     return result
 
