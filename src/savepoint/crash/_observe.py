@@ -119,7 +119,9 @@ async def at_end(
     for step, row in (await read_marks(store, record.lineage)).items():
         mark = read_mark(row)
         form = await read_form(store, mark.point, registry)
-        state = {name: [*cast("Log[object]", each)] if isinstance(each, Log) else each for name, each in form.state.items()}
+        state = {
+            name: [*cast("Log[object]", each)] if isinstance(each, Log) else each for name, each in form.state.items()
+        }
         points[str(step)] = renamed()(repr((form.name, form.key, state, await shown(form.world))))
         ids[str(step)] = mark.point.hex()
         broken += unpaired(form)
