@@ -50,7 +50,7 @@ async def _end(store: Store, run: Row, record: RunRecord, lease: Row | None) -> 
     """Claim and end in one commit: a former owner's next write is refused, as after any other claim."""
     row = await store.read(Space.HEAD, record.lineage)
     if row is None:
-        raise Corrupt(f"lineage {record.lineage.hex()} has no head", next="savepoint verify")
+        raise Corrupt(f"lineage {record.lineage.hex()} has no head")
     head = read_head(row)
     epoch = head.epoch + 1
     lock = take_lock(store, record.lineage, record.run_id, None if lease is None else read_lease(lease), epoch)

@@ -54,7 +54,7 @@ def read_lease(row: Row) -> Lease:
     try:
         epoch, boot, process, deadline_s, *_ = cast("list[object]", loads(row.body))
     except (TypeError, ValueError) as error:
-        raise Corrupt(f"the lease of run {row.key!r}: {error}", next="savepoint verify") from error
+        raise Corrupt(f"the lease of run {row.key!r}: {error}") from error
     return Lease(
         epoch=cast("int", epoch),
         boot=cast("str", boot),

@@ -11,9 +11,9 @@ from threading import Event
 from typing import Any
 
 from ._ambient import boot_clock_s
-from ._errors import Corrupt, Foreign, Newer, NotWritable, SavepointError, Usage
+from ._errors import VERIFY, Corrupt, Foreign, Newer, NotWritable, SavepointError, Usage
 from ._tables import SCHEMA, Tables
-from ._unit import VERIFY, Unit
+from ._unit import Unit
 
 APPLICATION = 0x53565054
 """SQLite's application id of a store: SVPT."""
@@ -54,7 +54,7 @@ class Engine(sqlite3.Connection):
         except sqlite3.Error as error:
             raise named(error, self.tables.place) from error
         except UnicodeDecodeError as error:  # SQLite quotes damaged text in its messages
-            raise Corrupt(f"{self.tables.place}: {error}", next=VERIFY) from error
+            raise Corrupt(f"{self.tables.place}: {error}") from error
 
     # Opening
 
@@ -157,11 +157,11 @@ def named(error: sqlite3.Error, place: str) -> SavepointError:
     cause = f"{place}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     code = primary(error)
     if code in _DAMAGED or getattr(error, "sqlite_errorname", "") in _UNREADABLE:
-        return Corrupt(cause, next=VERIFY)
+        return Corrupt(cause)
     if code in _BUSY:
         return NotWritable(f"{cause}: another process kept writing", next="try again when it is done")
     if type(error) is sqlite3.OperationalError and not code:
-        return Corrupt(cause, next=VERIFY)  # the module itself could not decode a text column
+        return Corrupt(cause)  # the module itself could not decode a text column
     if code == sqlite3.SQLITE_FULL:
         return NotWritable(f"{cause}: the disk is full", next="make room, then try again; nothing was written")
     if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)):

@@ -2,6 +2,9 @@
 
 from effects._errors import Stated
 
+VERIFY = "run `savepoint verify`: it lists all damage; nothing damaged is overwritten"
+"""What is left to do about damage, where nothing better is known."""
+
 
 class SavepointError(Stated):
     """Root of this package's errors."""
@@ -33,6 +36,9 @@ class Corrupt(SavepointError):
     """Stored bytes are not what was written: a flipped bit, a cut, a missing part."""
 
     code = "damaged"
+
+    def __init__(self, message: str, *, next: str = VERIFY) -> None:
+        super().__init__(message, next=next)
 
 
 class Foreign(SavepointError):

@@ -144,7 +144,7 @@ def read_events(row: Row) -> list[Event]:
         plain = cast("list[list[object]]", loads(row.body))
         return [_event(fields, first + index) for index, fields in enumerate(plain)]
     except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
-        raise Corrupt(f"events {first}: {error}", next="savepoint verify") from error
+        raise Corrupt(f"events {first}: {error}") from error
 
 
 def _event(fields: list[object], number: int) -> Event:
@@ -193,7 +193,7 @@ def read_head(row: Row) -> Head:
     try:
         count, chain, step, epoch, point_step, *_ = cast("list[object]", loads(row.body))
     except (TypeError, ValueError) as error:
-        raise Corrupt(f"the head of lineage {row.key.hex()}: {error}", next="savepoint verify") from error
+        raise Corrupt(f"the head of lineage {row.key.hex()}: {error}") from error
     return Head(
         count=cast("int", count),
         chain=cast("bytes", chain),
@@ -211,7 +211,7 @@ def read_mark(row: Row) -> Mark:
     try:
         point, name, count, chain, *_ = cast("list[object]", loads(row.body))
     except (TypeError, ValueError) as error:
-        raise Corrupt(f"the savepoint row {row.key.hex()}: {error}", next="savepoint verify") from error
+        raise Corrupt(f"the savepoint row {row.key.hex()}: {error}") from error
     return Mark(
         point=cast("bytes", point), name=cast("str", name), count=cast("int", count), chain=cast("bytes", chain)
     )
@@ -263,8 +263,8 @@ def check_chain(rows: Iterable[Row], *, start: int, chain: bytes, head: Head) ->
     number = start
     for row in rows:
         if int.from_bytes(row.key[-8:], "big") != number:
-            raise Corrupt(f"event {number} of lineage {row.key[:-8].hex()} is missing", next="savepoint verify")
+            raise Corrupt(f"event {number} of lineage {row.key[:-8].hex()} is missing")
         chain = link(chain, row.digest)
         number += count_of(row.body)
     if number != head.count or chain != head.chain:
-        raise Corrupt(f"the events end at {number}, the head says {head.count}", next="savepoint verify")
+        raise Corrupt(f"the events end at {number}, the head says {head.count}")

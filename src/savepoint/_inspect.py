@@ -11,7 +11,7 @@ from ._claim import alive, owner_of
 from ._errors import Corrupt, Missing, Usage
 from ._events import Called, Claimed, Event, Gap, read_events, read_head, read_mark
 from ._form import Form, snapshot_ids
-from ._past import read_marks
+from ._past import read_marks, whole_events
 from ._program import find_run, get_run
 from ._questions import arguments_of, open_questions
 from ._run import ENDED, RunRecord, RunStatus, read_run, run_key
@@ -174,10 +174,13 @@ async def _steps(store: Store, record: RunRecord) -> list[StepView]:
 
 
 async def _events(store: Store, record: RunRecord) -> list[tuple[int, Event]]:
-    """Every event of the lineage with the attempt that wrote it; the first attempt made the run and claimed nothing."""
+    """Every event of the lineage with the attempt that wrote it; the first attempt made the run and claimed nothing.
+
+    Raises `Corrupt`, also where one is missing: a receipt that is not found is never taken for none.
+    """
     attempt = 1
     found: list[tuple[int, Event]] = []
-    for row in await store.scan(Space.EVENT, record.lineage):
+    for row in await whole_events(store, record.lineage):
         for event in read_events(row):
             attempt = event.epoch if isinstance(event, Claimed) else attempt
             found.append((attempt, event))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ._contents import MemoryContents
 from ._digest import SIZE
-from ._errors import Corrupt, Missing, Stale
+from ._errors import VERIFY, Corrupt, Missing, Stale
 from ._store import Row, Space
 from ._system import Contents
-from ._unit import VERIFY, Commit, Unit, checked_object, checked_row
+from ._unit import Commit, Unit, checked_object, checked_row
 
 _PLACE = "memory"
 
@@ -92,4 +92,4 @@ def absent(name: bytes, place: str) -> Missing:
 
 
 def looped(name: bytes, place: str) -> Corrupt:
-    return Corrupt(f"log segment {name.hex()} in {place} leads back to itself", next=VERIFY)
+    return Corrupt(f"log segment {name.hex()} in {place} leads back to itself")

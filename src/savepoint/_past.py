@@ -4,9 +4,11 @@ Reading only: nothing is claimed or written here.
 """
 
 import contextlib
+from collections.abc import Sequence
 
 from attrs import frozen
 
+from ._digest import SIZE
 from ._errors import Corrupt, Missing
 from ._events import Event, Head, Mark, Past, check_chain, event_key, fold, read_events, read_head, read_mark
 from ._form import Savepoint, read_form
@@ -58,7 +60,7 @@ async def read_lineage(store: Store, lineage: bytes) -> tuple[Head, bytes]:
     """A lineage's head and the digest of its row. Raises `Corrupt`."""
     row = await store.read(Space.HEAD, lineage)
     if row is None:
-        raise Corrupt(f"lineage {lineage.hex()} has no head", next="savepoint verify")
+        raise Corrupt(f"lineage {lineage.hex()} has no head")
     return read_head(row), row.digest
 
 
@@ -89,7 +91,7 @@ async def _newest(
         except (Corrupt, Missing) as error:
             warnings.append(f"savepoint {step} cannot be used: {error.message}")
     what = "; ".join(warnings) or "no savepoint was ever stored"
-    raise Corrupt(f"there is no good savepoint to resume from: {what}", next="savepoint verify")
+    raise Corrupt(f"there is no good savepoint to resume from: {what}")
 
 
 async def may_repeat(store: Store, lineage: bytes, step: int, mark: Mark) -> tuple[str, ...]:
@@ -114,6 +116,19 @@ async def _events(store: Store, lineage: bytes, mark: Mark, head: Head) -> tuple
         return list(enumerate(events, mark.count)), ""
     except Corrupt as error:
         return await _readable(store, lineage, mark.count, head.count), error.message
+
+
+async def whole_events(store: Store, lineage: bytes) -> Sequence[Row]:
+    """All event rows of a lineage, none missing. Raises `Corrupt`."""
+    head, digest = await read_lineage(store, lineage)
+    rows = await store.scan(Space.EVENT, lineage)
+    try:
+        check_chain(rows, start=0, chain=bytes(SIZE), head=head)
+    except Corrupt:
+        if (await read_lineage(store, lineage))[1] == digest:
+            raise
+        return await whole_events(store, lineage)  # an owner wrote meanwhile
+    return rows
 
 
 async def _readable(store: Store, lineage: bytes, first: int, end: int) -> list[tuple[int, Event]]:

@@ -12,7 +12,6 @@ from threading import Event
 from ._ambient import boot_clock_s
 from ._engine import APPLICATION, check_version, create
 from ._errors import Corrupt, Foreign, Missing, NotWritable, Usage
-from ._unit import VERIFY
 
 NAME = ".savepoint"
 DATABASE = "store.db"
@@ -116,7 +115,7 @@ def _refuse_what_is_there(place: Path) -> None:
     if not place.is_dir():
         raise Usage(f"{place} is not a store but a file", next="name the store's directory")
     if (place / "store.db-wal").exists() or any((place / "packs").glob("*")) or any((place / "forks").glob("*")):
-        raise Corrupt(f"{place / DATABASE} is gone while other files of the store are there", next=VERIFY)
+        raise Corrupt(f"{place / DATABASE} is gone while other files of the store are there")
     if other := sorted({entry.name for entry in place.iterdir()} - {*_DIRECTORIES, _IGNORE, _NEW, f"{_NEW}-journal"}):
         raise Usage(f"{place} is not a store: it holds {other[0]}", next="name an empty or a new directory")
 
@@ -180,7 +179,7 @@ def _judge(database: Path) -> None:
     with database.open("rb") as file:
         header = file.read(_HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(_MAGIC):
-        raise Corrupt(f"{database} is cut or overwritten: it is not a database", next=VERIFY)
+        raise Corrupt(f"{database} is cut or overwritten: it is not a database")
     _, version, application = _HEADER.unpack(header)
     if application != APPLICATION:
         raise Foreign(f"{database} is a database, but not a store's", next="name the store's directory")

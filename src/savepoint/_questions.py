@@ -128,7 +128,7 @@ def _plain(row: Row) -> dict[str, object]:
     try:
         return cast("dict[str, object]", loads(row.body))
     except (TypeError, ValueError) as error:
-        raise Corrupt(f"the row {row.key.hex()}: {error}", next="savepoint verify") from error
+        raise Corrupt(f"the row {row.key.hex()}: {error}") from error
 
 
 async def read_questions(store: Store, lineage: bytes, types: Types) -> list[Question]:

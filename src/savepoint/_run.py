@@ -166,4 +166,4 @@ def read_run(row: Row) -> RunRecord:
             meta=cast("dict[str, object]", plain.get("meta", {})),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, Usage) as error:
-        raise Corrupt(f"the record of run {row.key!r}: {error}", next="savepoint verify") from error
+        raise Corrupt(f"the record of run {row.key!r}: {error}") from error

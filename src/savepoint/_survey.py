@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ._engine import Engine
-from ._errors import Corrupt, SavepointError
-from ._log import verify_segment
-from ._store import Kind
-from ._unit import VERIFY, Damage, Verified, checked_object, shown
+from ._errors import SavepointError
+from ._unit import Damage, Verified, shown
 
 T = TypeVar("T")
 
@@ -51,7 +49,7 @@ async def _objects(look: Look, file: Path) -> tuple[int, Sequence[Damage]]:
 def _page_of_objects(engine: Engine, last: int, damage: list[Damage]) -> Sequence[tuple[int, bytes, int, bytes]]:
     page = engine.tables.page_of_objects(last, _PAGE)
     for _, name, kind, body in page:
-        damage += _judged("object", shown(name), partial(_check_object, name, kind, body, engine.tables.place))
+        damage += _judged("object", shown(name), partial(engine.tables.check_object, name, kind, body))
     return page
 
 
@@ -72,13 +70,7 @@ def _page_of_rows(engine: Engine, last: bytes, damage: list[Damage]) -> Sequence
     return page
 
 
-def _check_object(name: bytes, kind: int, body: bytes, place: str) -> None:
-    checked_object(name, kind, body, place=place)
-    if kind == Kind.SEGMENT and not verify_segment(name, body):
-        raise Corrupt(f"segment {shown(name)} in {place} is damaged", next=VERIFY)
-
-
-def _judged(what: str, name: str, check: Callable[[], None]) -> Sequence[Damage]:
+def _judged(what: str, name: str, check: Callable[[], object]) -> Sequence[Damage]:
     try:
         check()
     except (SavepointError, ValueError, TypeError) as error:  # damage may change a column's type as well

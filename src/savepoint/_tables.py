@@ -9,9 +9,12 @@ from typing import Any
 
 from ._digest import SIZE
 from ._errors import Corrupt, SavepointError
+from ._log import verify_segment
 from ._memory import absent, looped, stale
-from ._store import Row, Space
-from ._unit import VERIFY, Unit, checked_object, checked_row
+from ._store import Kind, Row, Space
+from ._unit import Unit, checked_object, checked_row, shown
+
+_SEGMENT = int(Kind.SEGMENT)
 
 SCHEMA = (
     # Bodies beside an index of names: in one tree, 2 kB bodies would spill to overflow pages and random names would
@@ -22,6 +25,14 @@ SCHEMA = (
     # condition on two columns at every row, and would silently skip a row with a damaged space.
     "create table ledger(place blob not null primary key, body blob not null, digest blob not null) without rowid",
 )
+EXPECTED = (
+    ("table", "object", "object", 2, f"CREATE TABLE {SCHEMA[1].removeprefix('create table ')}"),
+    ("index", "sqlite_autoindex_object_1", "object", 3, None),
+    ("table", "ledger", "ledger", 4, f"CREATE TABLE {SCHEMA[2].removeprefix('create table ')}"),
+)
+"""SQLite's own list of what it made of the schema, and on which pages. It has no check of its own: a flipped page number
+would show another tree, in which no run is found and every run starts afresh.
+"""
 _PUT = "insert or ignore into object values(?,?,?)"
 _WRITE = "insert or replace into ledger values(?,?,?)"
 _DELETE = "delete from ledger where place=?"
@@ -99,7 +110,7 @@ class Tables:
             space, _, key = place.partition(b"\0")
             return Space(space.decode()), key
         except (ValueError, TypeError, AttributeError):  # damage may change a column's type as well
-            raise Corrupt(f"a row in {self.place} has the impossible place {place!r}", next=VERIFY) from None
+            raise Corrupt(f"a row in {self.place} has the impossible place {place!r}") from None
 
     def scan(self, space: Space, prefix: bytes, after: bytes, limit: int | None) -> Sequence[Row]:
         """Walks to the first row outside and checks that one too: a damaged key must not end a scan early."""
@@ -125,7 +136,7 @@ class Tables:
         parts += [(_OBJECT, names[index : index + 1]) for index in range(whole, len(names))]
         for query, part in parts:
             for name, kind, body in self._run(query, part):
-                found[name] = checked_object(name, kind, body, place=self.place)
+                found[name] = self.check_object(name, kind, body)
         for name in names:
             if name not in found:
                 raise absent(name, self.place)
@@ -135,6 +146,8 @@ class Tables:
         if root == until:
             return []
         bodies = [body for (body,) in self._run(_SEGMENTS, (root, until))]
+        if not all(isinstance(body, bytes) for body in bodies):
+            raise Corrupt(f"a segment before {root.hex()} in {self.place} is no bytes any more")
         last = bodies[-1][:SIZE] if bodies else root
         if last == until:
             return bodies
@@ -144,17 +157,34 @@ class Tables:
         return self._run("select 1 from object where name=?", (name,)).fetchone() is not None
 
     def touch(self) -> None:
-        """Fails where the tables cannot be read."""
+        """Fails where the tables cannot be read. Raises `Corrupt` where they are not those that were made."""
+        listed = self._run("select type, name, tbl_name, rootpage, sql from sqlite_master").fetchall()
+        if tuple(listed) != EXPECTED:
+            raise Corrupt(f"{self.place}: SQLite's list of its tables is not as it was written")
         self._run("select name from object limit 1").fetchall()
         self._run("select place from ledger limit 1").fetchall()
 
     def page_of_objects(self, after: int, limit: int) -> Sequence[tuple[int, bytes, int, bytes]]:
-        """Row number, name, kind, body; unverified."""
-        return self._run(_PAGE_OF_OBJECTS, (after, limit)).fetchall()
+        """Row number, name, kind, body; unverified, but in order: else a reading page by page would never end."""
+        return self._ordered(self._run(_PAGE_OF_OBJECTS, (after, limit)).fetchall(), after)
 
     def page_of_rows(self, after: bytes, limit: int) -> Sequence[tuple[bytes, bytes, bytes]]:
-        """Place, body, digest; unverified."""
-        return self._run(_PAGE_OF_ROWS, (after, limit)).fetchall()
+        """Place, body, digest; unverified, but in order."""
+        return self._ordered(self._run(_PAGE_OF_ROWS, (after, limit)).fetchall(), after)
+
+    def _ordered(self, page: list[Any], after: Any) -> list[Any]:
+        for key, *_ in page:
+            if type(key) is not type(after) or key <= after:
+                raise Corrupt(f"{self.place}: the key {key!r} is not where it belongs, behind {after!r}")
+            after = key
+        return page
+
+    def check_object(self, name: bytes, kind: int, body: bytes) -> bytes:
+        """Its body, which has this name. Raises `Corrupt`."""
+        checked_object(name, kind, body, place=self.place)
+        if kind == _SEGMENT and not verify_segment(name, body):
+            raise Corrupt(f"segment {shown(name)} in {self.place} is damaged")
+        return body
 
     def check_row(self, place: bytes, body: bytes, digest: bytes) -> None:
         checked_row(*self._taken_apart(place), body, digest, place=self.place)

@@ -9,8 +9,6 @@ from ._digest import SIZE, Domain, seal
 from ._errors import Corrupt, Usage
 from ._store import Kind, Row, Space, row_digest
 
-VERIFY = "run `savepoint verify`: it lists all damage; nothing damaged is overwritten"
-
 
 class Unit:
     """A `Transaction` that only collects. The last word on a row counts."""
@@ -71,7 +69,7 @@ def checked_row(space: Space, key: bytes, body: bytes, digest: bytes, *, place: 
     """Raises `Corrupt` where the row is not what was written at (`space`, `key`)."""
     whole = isinstance(key, bytes) and isinstance(body, bytes)  # damage may change a column's type as well
     if not whole or row_digest(space, key, body) != digest:
-        raise Corrupt(f"row {space.value} {shown(key)} in {place} is damaged", next=VERIFY)
+        raise Corrupt(f"row {space.value} {shown(key)} in {place} is damaged")
     return Row(key=key, body=body, digest=digest)
 
 
@@ -79,7 +77,7 @@ def checked_object(name: bytes, kind: int, body: bytes, *, place: str) -> bytes:
     """Raises `Corrupt` where the bytes do not have this name. A segment's root is checked by who reads the log."""
     whole = isinstance(body, bytes) and kind in _KINDS
     if not whole or (kind == _OBJECT and seal(Domain.OBJECT, body) != name):
-        raise Corrupt(f"object {shown(name)} in {place} is damaged", next=VERIFY)
+        raise Corrupt(f"object {shown(name)} in {place} is damaged")
     return body
 
 

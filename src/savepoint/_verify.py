@@ -8,17 +8,16 @@ from pathlib import Path
 
 from attrs import evolve
 
-from ._digest import SIZE
 from ._errors import Corrupt, Foreign, Missing, SavepointError
-from ._events import Called, Gap, Snapshotted, check_chain, read_events, read_head, read_mark
+from ._events import Called, Gap, Snapshotted, read_events, read_mark
 from ._form import Form, snapshot_ids
 from ._manifest import CHUNK, Entry, EntryKind, decode_pieces
 from ._packfile import Pack, advance, read
-from ._past import read_marks
+from ._past import read_marks, whole_events
 from ._resumable import OURS
 from ._run import RunRecord, read_run
 from ._sqlite import SqliteStore
-from ._store import Row, Space
+from ._store import Space
 from ._stored import get_value
 from ._system import Contents
 from ._thread import in_thread
@@ -78,7 +77,7 @@ async def _runs(store: SqliteStore, types: Types) -> AsyncIterator[Damage]:
 
 async def _run(store: SqliteStore, record: RunRecord, types: Types, seen: set[bytes]) -> AsyncIterator[Damage]:
     """Raises `Corrupt`, `Missing` for what ends the reading of this run."""
-    rows = await _whole_events(store, record.lineage)
+    rows = await whole_events(store, record.lineage)
     marks = {step: read_mark(row).point for step, row in (await read_marks(store, record.lineage)).items()}
     named = [record.result, record.state, *marks.values()]
     worlds = [name for name in (record.base, record.final) if name is not None]
@@ -98,22 +97,6 @@ async def _run(store: SqliteStore, record: RunRecord, types: Types, seen: set[by
     for snapshot in await _snapshots(store, worlds, newest, types):
         async for digest in _lost(store.contents, snapshot, seen):
             yield Damage(what="content", name=digest.hex(), cause=f"run {record.run_id} names it, and it is not there")
-
-
-async def _whole_events(store: SqliteStore, lineage: bytes) -> Sequence[Row]:
-    """All event rows of a lineage, none missing. Raises `Corrupt`."""
-    head = await store.read(Space.HEAD, lineage)
-    if head is None:
-        raise Corrupt("it has no head")
-    rows = await store.scan(Space.EVENT, lineage)
-    try:
-        check_chain(rows, start=0, chain=bytes(SIZE), head=read_head(head))
-    except Corrupt:
-        now = await store.read(Space.HEAD, lineage)
-        if now is None or now.digest == head.digest:
-            raise
-        return await _whole_events(store, lineage)  # an owner wrote meanwhile
-    return rows
 
 
 async def _absent(store: SqliteStore, names: Sequence[bytes]) -> list[bytes]:

@@ -1,15 +1,20 @@
 """What a resume and a fork start from, read from one row each: damage is stepped over and named, nothing is missed."""
 
+import sqlite3
+from pathlib import Path
+
 import pytest
 
 from effects import Idempotency, effect
-from savepoint import Registry, World, resumable, savepoint
+from savepoint import Registry, World, open_store, resumable, savepoint
 from savepoint._errors import Corrupt, Missing
 from savepoint._gap import point_key
+from savepoint._inspect import read_receipts
 from savepoint._memory import MemoryStore
 from savepoint._past import read_standing
 from savepoint._program import fork_program, get_run, run_program
 from savepoint._store import Space
+from savepoint._types import Types
 
 STEPS = 4
 
@@ -105,3 +110,25 @@ async def test_a_run_without_any_good_savepoint_is_corrupt() -> None:
         await lose(store, lineage, step)
     with pytest.raises(Corrupt, match="no good savepoint"):
         await read_standing(store, lineage, REGISTRY)
+
+
+async def test_a_receipt_that_is_not_found_is_never_left_out_of_what_is_shown(tmp_path: Path) -> None:
+    """A damaged pointer inside the database hides whole rows, and leaves no bad byte in those that are found."""
+
+    @effect("send", idempotency=Idempotency.ONCE)
+    async def send(what: str) -> str:
+        return what
+
+    @resumable("past/sends")
+    async def sends(world: World) -> str:
+        return await send("a") + await send("b")
+
+    async with open_store(tmp_path / "store") as store:
+        await run_program(sends.at(), store=store, run_id="run", registry=Registry([sends], effects=[send]))
+        assert len(await read_receipts(store, "run", Types())) == 2
+    with sqlite3.connect(tmp_path / "store" / "store.db") as db:
+        (places,) = [db.execute("select place from ledger where place like 'event%' order by place").fetchall()]
+        db.execute("delete from ledger where place=?", places[2])
+    async with open_store(tmp_path / "store", read_only=True) as store:
+        with pytest.raises(Corrupt):
+            await read_receipts(store, "run", Types())
