@@ -33,12 +33,13 @@ WORKERS = int(os.environ.get("CRASH_WORKERS", "2"))
 MODES = {"write-ahead log": None, "rollback journal": False}
 SUITES = {
     "the outside": "test_outside.py",
-    "races": "test_races.py test_owners.py",
-    "perturbations": "test_perturbed.py",
+    "races": "test_races.py test_races_at_once.py test_owners.py",
+    "perturbations": "test_perturbed.py test_perturbed_agents.py test_perturbed_keys.py",
     "store faults": "test_store_faults.py",
     "every byte": "test_every_byte.py test_damage.py",
     "environment and clocks": "test_environment.py test_clocks.py test_clock.py test_fresh_interpreter.py",
     "power cuts": "test_power.py",
+    "anyone's programs": "test_commands.py test_crash_cli.py test_crash_plugin.py",
     "command line": "test_cli_signals.py test_demo.py",
     "state machine": "test_machine.py",
 }

@@ -127,8 +127,9 @@ async def test_a_receipt_that_is_not_found_is_never_left_out_of_what_is_shown(tm
         await run_program(sends.at(), store=store, run_id="run", registry=Registry([sends], effects=[send]))
         assert len(await read_receipts(store, "run", Types())) == 2
     with sqlite3.connect(tmp_path / "store" / "store.db") as db:
-        (places,) = [db.execute("select place from ledger where place like 'event%' order by place").fetchall()]
-        db.execute("delete from ledger where place=?", places[2])
+        places = [place for (place,) in db.execute("select place from ledger order by place")]
+        events = [place for place in places if place.startswith(b"event\0")]
+        db.execute("delete from ledger where place=?", (events[2],))
     async with open_store(tmp_path / "store", read_only=True) as store:
         with pytest.raises(Corrupt):
             await read_receipts(store, "run", Types())
