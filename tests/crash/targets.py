@@ -1,5 +1,6 @@
 """What the crash suite explores: the programs and the agents of this directory, as targets of the rig."""
 
+import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from scenarios import SCENARIOS
 from savepoint.crash import Explorer, ForkServer, History, Kill, Life, Promise, Reply, Story, Violation
 from savepoint.crash._observe import ended, lived
 from savepoint.crash._oracle import violations
+
+HOST_NS = 1_000_000_000_123_456_789
+"""When the user's own files were last modified."""
 
 
 @define(kw_only=True)
@@ -36,11 +40,18 @@ class OursTarget:
     def variants(self) -> Sequence[Mapping[str, Any]]:
         return ({},)
 
+    @property
+    def hosted(self) -> bool:
+        """Whether the user's own world is a directory."""
+        return True
+
     def promise(self, history: History) -> Promise:
         raise NotImplementedError
 
     def live(self, place: Path, past: Sequence[Life], kill: Kill | None, setting: Mapping[str, Any]) -> Life:
         index = len(past)
+        if self.hosted and not past:
+            _furnish(place / "files")
         looks = self._looks(place, past, setting) if past and past[-1].seen.get("status") == "waiting" else []
         request = {"first": index == 0, "answer": "all" if past else None, **self.at(index, setting)}
         reply, seen = self._life(place, request, kill, fresh=index > 0 and self.fresh_after)
@@ -82,6 +93,7 @@ class OursTarget:
             ledger=outside.ledger(place / "outside"),
             ended=ended(lives[-1].seen.get("ended")),
             asked=outside.asked(place / "outside"),
+            host=_changed(place / "files") if self.hosted else "",
         )
 
     def judge(self, history: History, references: Sequence[History]) -> list[Violation]:
@@ -92,6 +104,10 @@ class OursTarget:
 @define(kw_only=True)
 class ProgramTarget(OursTarget):
     """One of the scenarios of free programs."""
+
+    @property
+    def hosted(self) -> bool:
+        return SCENARIOS[self.scenario].files
 
     @property
     def variants(self) -> Sequence[Mapping[str, Any]]:
@@ -128,6 +144,27 @@ class AgentTarget(OursTarget):
             no_questions=task.no_questions,
             lost_world=task.loses_world and ("in_doubt", "loose", "performed") in told,
         )
+
+
+# -- the user's own world ---------------------------------------------------------------------------------------------
+
+
+def _furnish(host: Path) -> None:
+    """A file of the name that programs and agents write in their forks."""
+    if host.exists():
+        return
+    host.mkdir()
+    (host / "notes.txt").write_text("mine\n")
+    (host / "notes.txt").chmod(0o640)
+    for path in (host / "notes.txt", host):
+        os.utime(path, ns=(HOST_NS, HOST_NS))
+
+
+def _changed(host: Path) -> str:
+    """What is other than `_furnish` made it, in words of the oracle's."""
+    found = {path.name: (path.lstat().st_mode, path.lstat().st_mtime_ns, path.read_bytes()) for path in host.iterdir()}
+    right = {"notes.txt": (0o100640, HOST_NS, b"mine\n")}
+    return "untouched" if (found, host.stat().st_mtime_ns) == (right, HOST_NS) else f"{host.stat()}, {found}"
 
 
 # -- how they are explored --------------------------------------------------------------------------------------------

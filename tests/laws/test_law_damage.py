@@ -1,12 +1,19 @@
-"""Law 12: after a flip of any one byte of a store, all that can be read is equal, or the damage is named.
+"""Law 12: after a flip of any one bit of a store, or a cut, all that can be read is equal, or the damage is named.
 
-Seen as a user sees it: through runs. What the store itself finds is in `tests/unit/test_store_damage.py`.
+Seen as a user sees it: through runs. What the store itself finds is in `tests/unit/test_store_damage.py`;
+each single byte is in `tests/crash/test_every_byte.py`.
 """
 
-import random
-import shutil
+import asyncio
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
+from attrs import frozen
+from hypothesis import example, given, note
+from hypothesis import strategies as st
+from law_kills import few
 
 from effects import Idempotency, effect
 from effects._question import QuestionKind
@@ -27,9 +34,10 @@ from savepoint import (
 )
 from savepoint._errors import Stopped
 from savepoint._point import current_world
+from savepoint.crash._damage import Damage, Hurt, Stock
 
 LOG: Cell[Log[Any]] = Cell("log", Log, default=Log())
-FLIPS = 100
+RUNS = ("finished", "interrupted")
 sent: list[int] = []
 
 
@@ -40,7 +48,7 @@ async def send(n: int) -> str:
 
 
 @effect("damage/note", idempotency=Idempotency.CONTAINED)
-async def note(n: int) -> int:
+async def write(n: int) -> int:
     files = current_world().system("files")
     assert isinstance(files, Workspace)
     (files.path / f"{n}.txt").write_text(f"note {n}\n" * 20)
@@ -57,7 +65,7 @@ async def work(world: World, step: int) -> list[Any]:
     files = world.system("files")
     assert isinstance(files, Workspace)
     while step < 3:
-        world[LOG] = world[LOG].append([await note(step), await send(step)])
+        world[LOG] = world[LOG].append([await write(step), await send(step)])
         if step == 2 and Told.stop:
             raise Stopped(OSError("the model is away"))
         step += 1
@@ -66,7 +74,7 @@ async def work(world: World, step: int) -> list[Any]:
     return [list(world[LOG]), texts, dict(world.system("kv").items())]  # type: ignore[attr-defined]
 
 
-REGISTRY = Registry([work], effects=[send, note])
+REGISTRY = Registry([work], effects=[send, write])
 
 
 async def run(place: Path, run_id: str) -> RunResult:
@@ -77,37 +85,69 @@ async def run(place: Path, run_id: str) -> RunResult:
         return await run_program(work.at(0), store=store, run_id=run_id, registry=REGISTRY, world=world)
 
 
-async def test_a_flipped_byte_anywhere_is_harmless_or_named(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
+@frozen(kw_only=True)
+class Whole:
+    """A store with a finished and an interrupted run, as it was left, and what both come to."""
+
+    stock: Stock
+    expected: Any
+
+    def files(self) -> list[str]:
+        """Those that hold something, the database first."""
+        return sorted(name for name, content in self.stock.contents.items() if content)[::-1]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return asyncio.run(_made(tmp_path_factory.mktemp("whole")))
+
+
+async def _made(place: Path) -> Whole:
     Told.stop = False
-    expected = (await run(whole, "finished")).value
+    expected = (await run(place / "store", "finished")).value
     Told.stop = True
-    assert (await run(whole, "interrupted")).status is RunStatus.INTERRUPTED
+    assert (await run(place / "store", "interrupted")).status is RunStatus.INTERRUPTED
     Told.stop = False
-    files = [path for path in sorted(whole.rglob("*")) if path.is_file() and path.stat().st_size]
-    sizes = {path: path.stat().st_size for path in files}
-    assert {path.name for path in files} >= {"store.db"}
-    assert any(path.parent.name == "packs" for path in files)
-    chance = random.Random(len(files))
-    harmless = named = 0
-    for _ in range(FLIPS):
-        # Half of the flips hit the small files: the database would hide them.
-        path = chance.choice([chance.choice(files), max(files, key=lambda each: sizes[each])])
-        position = chance.randrange(sizes[path])
-        place = tmp_path / "damaged"
-        shutil.copytree(whole, place)
-        content = bytearray(path.read_bytes())
-        content[position] ^= chance.randrange(1, 256)
-        (place / path.relative_to(whole)).write_bytes(content)
-        where = f"{path.relative_to(whole)} at {position}"
-        for run_id in ("finished", "interrupted"):
-            if await is_named(place, run_id, expected, where):
-                named += 1
-            else:
-                harmless += 1
-        shutil.rmtree(place)
-    assert harmless > FLIPS / 10
-    assert named > FLIPS / 10
+    return Whole(stock=Stock.of(place / "store"), expected=expected)
+
+
+def damaged(whole: Whole, file: int, at: float, mask: int) -> Damage:
+    """`file` counts round the files; `at` is a part of one; with no mask it is cut there."""
+    name = whole.files()[file % len(whole.files())]
+    byte = int(at * len(whole.stock.contents[name]))
+    return Damage(how=Hurt.FLIP if mask else Hurt.CUT, file=name, at=byte, size=mask)
+
+
+FILE, AT = st.integers(0, 7), st.floats(0, 1, exclude_max=True)
+MASK = st.sampled_from([0, *(1 << bit for bit in range(8))])
+
+
+@example(file=0, at=0.0, mask=0)
+@few(40)
+@given(file=FILE, at=AT, mask=MASK)
+async def test_law_12_damage_by_a_flipped_bit_or_a_cut_is_harmless_or_named(
+    whole: Whole, file: int, at: float, mask: int
+) -> None:
+    damage = damaged(whole, file, at, mask)
+    note(str(damage))
+    await verdicts(whole, damage)
+
+
+async def test_some_damage_is_named_and_some_does_no_harm(whole: Whole) -> None:
+    """Or the test above sees it everywhere, or nowhere."""
+    largest = max(
+        (name for name in whole.files() if name.startswith("packs/")), key=lambda name: len(whole.stock.contents[name])
+    )
+    places = [(whole.files().index(name), (part + 0.5) / 10) for name in ("store.db", largest) for part in range(10)]
+    found = [any(await verdicts(whole, damaged(whole, file, at, 1))) for file, at in places]
+    assert len(found) / 10 < found.count(True) < 9 * len(found) / 10
+
+
+async def verdicts(whole: Whole, damage: Damage) -> list[bool]:
+    """Per run, whether the damage was named; else all was equal."""
+    with TemporaryDirectory() as place:
+        whole.stock.put(Path(place) / "store", damage)
+        return [await is_named(Path(place) / "store", run_id, whole.expected, str(damage)) for run_id in RUNS]
 
 
 async def is_named(place: Path, run_id: str, expected: Any, where: str) -> bool:

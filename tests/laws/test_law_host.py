@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from law_host_program import change
+from law_kills import WAL, Kills, few
 
 from effects import Idempotency, effect
 from savepoint import (
@@ -29,6 +33,7 @@ from savepoint._crashpoint import CrashPoint
 from savepoint._point import current_world
 from savepoint._run import run_key
 from savepoint._store import Space
+from savepoint.crash import Kill
 from savepoint.testing import arm
 
 STATE = Cell("state", list, default=[])
@@ -73,7 +78,13 @@ def all_of(root: Path) -> dict[str, Any]:
     for path in [root, *sorted(root.rglob("*"))]:
         status = path.lstat()
         content = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-        found[str(path.relative_to(root))] = (status.st_mode, status.st_mtime_ns, status.st_ino, content)
+        found[str(path.relative_to(root))] = (
+            status.st_mode,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_ino,
+            content,
+        )
     return found
 
 
@@ -93,6 +104,56 @@ def host(tmp_path: Path) -> Path:
 
 def world_of(host: Path, kv: KeyValue) -> World:
     return World({"files": Workspace(host), "kv": kv})
+
+
+# -- any tree, any changes, real kills ------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b", "c"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+MODES = st.sampled_from([0o600, 0o644, 0o755, 0o4711, 0o1777, 0o440])
+TIMES = st.integers(0, 2**60)
+CHANGES = st.one_of(
+    st.tuples(st.sampled_from(["file", "more"]), PATHS, st.text(max_size=20)),
+    st.tuples(st.sampled_from(["dir", "remove"]), PATHS, st.none()),
+    st.tuples(st.sampled_from(["link", "hard", "move"]), PATHS, PATHS),
+    st.tuples(st.just("link"), PATHS, st.sampled_from(["../outside", "..", "/nowhere"])),
+    st.tuples(st.just("mode"), PATHS, MODES),
+    st.tuples(st.just("time"), PATHS, TIMES),
+)
+TREE = st.lists(CHANGES, min_size=1, max_size=12)
+TURNS = st.lists(st.lists(CHANGES, max_size=4), min_size=1, max_size=3)
+POINTS = st.sampled_from([each.value for each in CrashPoint if not each.startswith(("reply", "settle", "park"))])
+KILLS = st.lists(st.none() | st.builds(Kill, POINTS, st.integers(1, 3)), max_size=3)
+
+
+@example(
+    tree=[("file", "a", "x"), ("hard", "b", "a"), ("mode", "a", 0o4711), ("time", "a", 7), ("link", "c", "../outside")],
+    turns=[[("more", "a", "y"), ("mode", "b", 0o600)], [("remove", "a", None), ("move", "b", "a")]],
+    killed=[Kill("body.after", 2), Kill("fork.after", 1)],
+    wal=None,
+)
+@few(20)
+@given(tree=TREE, turns=TURNS, killed=KILLS, wal=WAL)
+def test_law_13_host_untouched_by_any_program_that_is_killed_anywhere(
+    kills: Kills, tree: Any, turns: Any, killed: Any, wal: bool | None
+) -> None:
+    place, server = kills.room(), kills.server("law_host_program:live")
+    (place / "host").mkdir()
+    for each in tree:
+        change(place / "host", *each)
+    before = all_of(place / "host")
+    told = {"place": str(place), "turns": turns, "wal": wal}
+    for kill in [*killed, None]:
+        reply = server.attempt({**told, "do": "run"}, kill)
+        assert all_of(place / "host") == before
+        assert reply.killed or reply.report["said"] == "completed"
+    for do, kill in (("fork", Kill("enter", 1)), ("fork", None), ("hydrate", Kill("fork.after", 1)), ("hydrate", None)):
+        reply = server.attempt({**told, "do": do, "at": len(turns) - 1}, kill)
+        assert all_of(place / "host") == before
+        assert reply.killed or reply.report["said"] == "completed"
+
+
+# -- every way in which a run ends ----------------------------------------------------------------------------------
 
 
 async def test_whatever_a_run_does_and_however_it_ends_the_host_is_as_it_was(tmp_path: Path, host: Path) -> None:

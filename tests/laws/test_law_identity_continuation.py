@@ -36,13 +36,13 @@ async def run(items: list[Any], saves: frozenset[int]) -> list[Any]:
 
 @settings(max_examples=50)
 @given(ITEMS, SAVES)
-async def test_without_a_handler_a_program_with_savepoints_is_the_program_without_them(items: Any, saves: Any) -> None:
+async def test_law_1_identity_of_a_program_with_savepoints_and_the_one_without_them(items: Any, saves: Any) -> None:
     assert same(await run(items, saves), await run(items, frozenset()))
 
 
 @settings(max_examples=50)
 @given(ITEMS, SAVES)
-async def test_from_every_savepoint_the_rest_of_the_program_follows(items: Any, saves: Any) -> None:
+async def test_law_2_continuation_from_every_savepoint_is_the_rest_of_the_program(items: Any, saves: Any) -> None:
     store, ids = MemoryStore(), list[bytes]()
 
     async def persist(point: Point) -> None:

@@ -1,7 +1,7 @@
 """Laws 7 and 8, Once and Equivalence, over random programs in one process.
 
 An attempt is stopped at a random crash point by an exception that nothing in the library knows. Real kills of real
-processes are `tests/crash`; here the programs are random instead of chosen.
+processes are in `test_law_killed.py` and `tests/crash`; here the programs are random instead of chosen.
 """
 
 from collections import Counter
@@ -257,25 +257,32 @@ STOPS = st.lists(st.integers(1, 60), max_size=4)
 
 
 @example(script=((("send", 1), ("send", 1)),), stops=[13])
-@example(script=((("bump", 0), ("send", 1)), (("bump", 0),)), stops=[20, 9])
 @settings(max_examples=60)
 @given(SCRIPT, STOPS)
-async def test_stopped_anywhere_any_program_ends_as_if_it_never_was(script: Any, stops: list[int]) -> None:
+async def test_law_7_once_wherever_any_program_is_stopped(script: Any, stops: list[int]) -> None:
     async with fresh_outside() as truth:
-        _, plain = await through(script, [])
-        expected = truth.counts("once", "keyed")
-        puts = truth.counts("idempotent")
+        await through(script, [])
+        expected, puts = truth.counts("once", "keyed"), truth.counts("idempotent")
     async with fresh_outside() as truth:
-        store, result = await through(script, stops)
+        await through(script, stops)
         assert max((times for (kind, *_), times in truth.done.items() if kind == "once"), default=0) <= 1
         assert truth.counts("once", "keyed") == expected, "one performance too many, or one forgotten"
         assert truth.counts("idempotent") >= puts
+
+
+@example(script=((("bump", 0), ("send", 1)), (("bump", 0),)), stops=[20, 9])
+@settings(max_examples=60)
+@given(SCRIPT, STOPS)
+async def test_law_8_equivalence_wherever_any_program_is_stopped(script: Any, stops: list[int]) -> None:
+    async with fresh_outside():
+        plain_store, plain = await through(script, [])
+    async with fresh_outside():
+        store, result = await through(script, stops)
     assert (result.status, result.value, result.step) == (plain.status, plain.value, plain.step)
-    run = await get_run(store, "r")
+    run, expected = await get_run(store, "r"), await get_run(plain_store, "r")
     assert run.final is not None
-    other = await through(script, [])
-    assert run.final == (await get_run(other[0], "r")).final, "the worlds differ"
-    assert run.state == (await get_run(other[0], "r")).state
+    assert run.final == expected.final, "the worlds differ"
+    assert run.state == expected.state
 
 
 async def test_every_single_stop_of_one_program_of_all_classes() -> None:

@@ -9,9 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import frozen
+from hypothesis import example, given
+from hypothesis import strategies as st
+from law_kills import few
 
 from savepoint import (
     Cell,
@@ -33,6 +37,7 @@ from savepoint import (
     savepoint,
     using_world,
 )
+from savepoint._strategies import values
 
 
 @portable("law/ticket")
@@ -85,35 +90,46 @@ def contents() -> list[Any]:
     ]
 
 
-async def test_another_interpreter_goes_on_as_a_fork_in_this_one_does(tmp_path: Path) -> None:
-    (tmp_path / "host").mkdir()
-    (tmp_path / "host/kept").write_bytes(bytes(range(256)))
-    here: list[tuple[bytes, list[Any]]] = []
-    async with open_store(tmp_path / "store") as store:
+TICKETS = st.builds(Ticket, number=st.integers(), tags=st.frozensets(st.text(max_size=5), max_size=5))
+CONTENT = st.lists(values(TICKETS, extra_keys=TICKETS), max_size=4)
+
+
+@example(here=contents(), seed=0)
+@few(5)
+@given(here=st.lists(CONTENT, min_size=1, max_size=4), seed=st.integers(0, 2**32 - 1))
+async def test_law_5_portability_to_a_fresh_interpreter_with_another_order_of_hashes(here: Any, seed: int) -> None:
+    with TemporaryDirectory() as place:
+        await _equal_elsewhere(Path(place), here, str(seed))
+
+
+async def _equal_elsewhere(place: Path, here: Any, seed: str) -> None:
+    (place / "host").mkdir()
+    (place / "host/kept").write_bytes(bytes(range(256)))
+    found: list[tuple[bytes, list[Any]]] = []
+    async with open_store(place / "store", durability="process") as store:
 
         async def both(point: Point) -> None:
             async with point.fork(store=store) as continuation:
-                here.append((await point.persist(store), await continuation.enter(value="x")))
+                found.append((await point.persist(store), await continuation.enter(value="x")))
 
-        for content in contents():
-            world = World({"files": Workspace(tmp_path / "host"), "kv": KeyValue({"k": [1, {"z": 1, "a": 2}]})})
+        for content in here:
+            world = World({"files": Workspace(place / "host"), "kv": KeyValue({"k": [1, {"z": 1, "a": 2}]})})
             world[STATE] = content
             world[LOG] = Log(content)
             with using_world(world), at_savepoint(both, name="gap"):
-                await savepoint("gap", key=content[0], resume=elsewhere.at(content), state=[STATE, LOG])
-        for point, result in here:
+                await savepoint("gap", key=content[:1], resume=elsewhere.at(content), state=[STATE, LOG])
+        for point, result in found:
             assert same(await entered(store, point), result)
-    for seed in ("0", "1", "random"):
-        printed = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, __file__, str(tmp_path / "store"), *(point.hex() for point, _ in here)],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert printed.stdout.split() == [digest(result).hex() for _, result in here], printed.stderr
-    assert [path.name for path in (tmp_path / "host").iterdir()] == ["kept"]
+    printed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, __file__, str(place / "store"), *(point.hex() for point, _ in found)],
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert printed.stdout.split() == [digest(result).hex() for _, result in found], printed.stderr
+    assert [path.name for path in (place / "host").iterdir()] == ["kept"]
 
 
 async def test_the_id_does_not_depend_on_the_store_or_the_order_of_insertion() -> None:

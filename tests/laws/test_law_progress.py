@@ -3,10 +3,12 @@
 import re
 import socket
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from effects import Idempotency, effect
 from savepoint import (
@@ -131,6 +133,68 @@ def at_gap(step: int) -> Callable[[Unit], bool]:
         return any(space == Space.POINT and key[-8:] == step.to_bytes(8, "big") for space, key in unit.rows)
 
     return refuses
+
+
+# -- any of the savepoints, for any of these reasons ---------------------------------------------------------------
+
+FULL = "the disk is full"
+STEPS = 5
+
+
+class Drawn:
+    """What the program of one example is told."""
+
+    refused: Mapping[int, str]
+    """step -> a name of `GAPS`, or `FULL`"""
+    stop_after = 0
+
+
+@resumable("progress/drawn")
+async def drawn(world: World, step: int, extra: Any = None) -> list[int]:
+    while step < STEPS:
+        await send(step)
+        step += 1
+        why = Drawn.refused.get(step, FULL)
+        rest = {"resume": drawn.at(step), "state": [BAG]}
+        published = rest if why == FULL else {**GAPS[why][0](world, step), **_own(why, step)}
+        await savepoint("step", **published)
+        world[BAG].pop("deep", None)
+        if step == Drawn.stop_after:
+            raise Stopped(OSError("the model is away"))
+    return list(range(STEPS))
+
+
+def _own(why: str, step: int) -> dict[str, Any]:
+    """`GAPS` names the other program: the same thing said of this one."""
+    if why == "no resume function":
+        return {}
+    return {"resume": drawn.at(step, {1: object()}) if why == "argument" else drawn.at(step)}
+
+
+@settings(max_examples=50)
+@given(
+    refused=st.dictionaries(st.integers(1, STEPS), st.sampled_from([*GAPS, FULL]), max_size=STEPS),
+    stop_after=st.integers(0, STEPS),
+)
+async def test_law_10_progress_whichever_savepoints_cannot_be_persisted(refused: Any, stop_after: int) -> None:
+    sent.clear()
+    Drawn.refused, Drawn.stop_after = refused, stop_after
+    full = [at_gap(step) for step, why in refused.items() if why == FULL]
+    store = Faulty(lambda unit: any(each(unit) for each in full))
+    result = await run_program(drawn.at(0), store=store, run_id="r")
+    reached = range(1, (stop_after or STEPS) + 1)
+    assert len(result.warnings) == len([step for step in reached if step in refused])
+    for step, warning in zip(sorted(set(reached) & set(refused)), result.warnings, strict=True):
+        why = GAPS[refused[step]][1] if refused[step] in GAPS else FULL
+        assert re.fullmatch(f"no savepoint at step {step}: {why}.*", warning)
+    if stop_after:
+        assert (result.status, result.step) == (RunStatus.INTERRUPTED, stop_after)
+        Drawn.stop_after = 0
+        result = await resume_program("r", store=store, registry=Registry([drawn], effects=[send]))
+        good = [step for step in range(stop_after + 1) if step not in refused]
+        assert (await get_run(store, "r")).resumed_from == good[-1]
+    assert (result.status, result.value, result.step) == (RunStatus.COMPLETED, list(range(STEPS)), STEPS)
+    assert sent == list(range(STEPS)), "what was done before a refused savepoint was done again"
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])

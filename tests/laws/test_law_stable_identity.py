@@ -68,7 +68,7 @@ async def id_of(
 
 @settings(max_examples=50)
 @given(values(), values(), values())
-async def test_hydrating_and_persisting_is_a_fixed_point(argument: Any, key: Any, held: Any) -> None:
+async def test_law_9_identity_is_a_fixed_point_of_hydrating_and_persisting(argument: Any, key: Any, held: Any) -> None:
     persist = Persist(MemoryStore())
     world = World({"kv": KeyValue({"k": 1})})
     world[HELD] = held
@@ -84,7 +84,7 @@ async def test_hydrating_and_persisting_is_a_fixed_point(argument: Any, key: Any
 
 @settings(max_examples=50)
 @given(values(), values(), st.sampled_from(["argument", "key", "held"]))
-async def test_another_value_anywhere_is_another_id(one: Any, two: Any, where: str) -> None:
+async def test_law_9_identity_is_another_one_for_another_value_anywhere(one: Any, two: Any, where: str) -> None:
     assert await id_of(**{where: one}) == await id_of(**{where: one})
     assume(not same(one, two))
     assert await id_of(**{where: one}) != await id_of(**{where: two})
