@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import define, field
@@ -82,9 +83,13 @@ def _entries(place: Path) -> Iterator[bytes]:
         below.sort()
         yield b"\0".join([os.fsencode(directory), *map(os.fsencode, sorted(names))]) + b"\1"
         for name in sorted(names):
-            path = Path(directory, name)
-            mode = path.lstat().st_mode
-            yield mode.to_bytes(4, "big")
-            if stat.S_ISREG(mode) and not name.endswith(VOLATILE):
-                content = path.read_bytes()
-                yield len(content).to_bytes(8, "big") + content
+            with suppress(FileNotFoundError):  # another thread of the process is at work: a journal may just be gone
+                yield _entry(Path(directory, name))
+
+
+def _entry(path: Path) -> bytes:
+    mode = path.lstat().st_mode
+    if not stat.S_ISREG(mode) or path.name.endswith(VOLATILE):
+        return mode.to_bytes(4, "big")
+    content = path.read_bytes()
+    return mode.to_bytes(4, "big") + len(content).to_bytes(8, "big") + content
