@@ -196,6 +196,8 @@ def state_at(run: Json, step: int) -> State:
 
 def _performed(run: Json, step: int, kind: str, state: State) -> Any:
     root, text = f"{run['name']}.{step}", f"{run['name']}.{step}"
+    if kind == "both":
+        return ["error" if f"{root}.o" in run["failed"] else f"{root}.o![{step}]", _bump(state)]
     tag = f"{root}.{LEAVES[kind]}"
     if tag in run["failed"]:
         return "error"
@@ -205,10 +207,10 @@ def _performed(run: Json, step: int, kind: str, state: State) -> Any:
         state["files"] |= {} if tag in run["lost"] else {"tool.txt": text}
         return f"{tag}!['{text}']"
     if kind == "team":
-        seen = _read(run, f"{tag}.r")
-        return [_bump(state), seen, f"{tag}.o!['{seen}']", _line(state, text)]
-    if kind == "both":
-        return [f"{root}.o![{step}]", _bump(state)]
+        first, seen = _bump(state), _read(run, f"{tag}.r")
+        if f"{tag}.o" in run["failed"]:
+            return "error"
+        return [first, seen, f"{tag}.o!['{seen}']", _line(state, text)]
     if kind in ("read", "bump", "line"):
         return {"read": lambda: _read(run, tag), "bump": lambda: _bump(state), "line": lambda: _line(state, text)}[
             kind

@@ -6,7 +6,7 @@ The trail is written outside the store, so that it tells what happened also wher
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ async def _both(step: int) -> list[Any]:
 
     async def one(name: str, performed: Effect[..., Any], argument: object) -> Any:
         with branch(name):
-            return await at(name, performed, argument)
+            return await _or_error(at(name, performed, argument))
 
     return list(await asyncio.gather(one("o", send, step), one("b", bump, "n")))
 
@@ -95,8 +95,13 @@ async def _performed(kind: str, run: str, step: int) -> Any:
     if kind == "both":
         return await _both(step)
     name, performed, arguments = _CALLS[kind]
+    return await _or_error(at(name, performed, *arguments(step, f"{run}.{step}")))
+
+
+async def _or_error(performed: Awaitable[Any]) -> Any:
+    """Its result, or that somebody decided that it failed."""
     try:
-        return await at(name, performed, *arguments(step, f"{run}.{step}"))
+        return await performed
     except Exception as error:
         if "told to fail" not in str(error):
             raise

@@ -119,7 +119,7 @@ MORE: dict[str, Scenario] = {
     "any order": Scenario(turns=[_names, turn(("s", send, 1))]),
     "an end that is swallowed": Scenario(turns=[_swallowing, turn(("y", send, 1))]),
     "a request that arrives late": Scenario(turns=[turn(("a", slow, 1))]),
-    "ambiguous beside a long way": Scenario(turns=[turn(("x", lost, 1), ("w", long_way, 4))]),
+    "ambiguous beside a long way": Scenario(turns=[turn(("x", lost, 1), ("w", long_way, 8))]),
     "equal ONCE, one after the other": Scenario(turns=[turn(("t", twice, 1))]),
     "READ with max_age, refused": Scenario(
         turns=[turn(("m", old, ())), turn(("c", clock, ()))], refused=frozenset({1}), jumps=(0, 100), retried=True

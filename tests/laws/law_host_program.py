@@ -35,7 +35,11 @@ RUN = "run"
 def change(root: Path, what: str, where: str, value: Any) -> None:
     """Does it below `root`; what cannot be done on this tree is nothing. Never through a link that leads elsewhere."""
     path = root / where
-    if not path.parent.resolve().is_relative_to(root.resolve()) or (path.is_symlink() and what != "remove"):
+    try:
+        inside = path.parent.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a link that leads to itself
+        return
+    if not inside or (path.is_symlink() and what != "remove"):
         return
     try:
         _change(root, path, what, value)
