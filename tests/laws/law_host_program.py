@@ -35,11 +35,7 @@ RUN = "run"
 def change(root: Path, what: str, where: str, value: Any) -> None:
     """Does it below `root`; what cannot be done on this tree is nothing. Never through a link that leads elsewhere."""
     path = root / where
-    try:
-        inside = path.parent.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # a link that leads to itself
-        return
-    if not inside or (path.is_symlink() and what != "remove"):
+    if not _inside(root, path.parent) or (path.is_symlink() and what != "remove"):
         return
     try:
         _change(root, path, what, value)
@@ -48,6 +44,13 @@ def change(root: Path, what: str, where: str, value: Any) -> None:
     except OSError as error:
         if error.strerror not in ("Directory not empty", "Invalid argument", "Too many levels of symbolic links"):
             raise
+
+
+def _inside(root: Path, path: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a link that leads to itself
+        return False
 
 
 def _change(root: Path, path: Path, what: str, value: Any) -> None:
@@ -63,7 +66,7 @@ def _change(root: Path, path: Path, what: str, value: Any) -> None:
         case "link":
             path.symlink_to(value)
         case "hard":
-            if not (root / value).is_symlink() and (root / value).resolve().is_relative_to(root.resolve()):
+            if not (root / value).is_symlink() and _inside(root, root / value):
                 path.hardlink_to(root / value)
         case _:
             _change_what_is_there(root, path, what, value)
@@ -74,7 +77,7 @@ def _change_what_is_there(root: Path, path: Path, what: str, value: Any) -> None
         case "remove":
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         case "move":
-            if (root / value).parent.resolve().is_relative_to(root.resolve()):
+            if _inside(root, (root / value).parent):
                 path.rename(root / value)
         case "mode":
             path.chmod(value | (0o700 if path.is_dir() else 0o400))

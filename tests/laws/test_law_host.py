@@ -132,6 +132,12 @@ KILLS = st.lists(st.none() | st.builds(Kill, POINTS, st.integers(1, 3)), max_siz
     killed=[Kill("body.after", 2), Kill("fork.after", 1)],
     wal=None,
 )
+@example(
+    tree=[("dir", "b/a", None)],
+    turns=[[("link", "a", "a"), ("file", "a/a", ""), ("move", "b", "a/a"), ("hard", "c", "a/a")]],
+    killed=[],
+    wal=False,
+)
 @few(20)
 @given(tree=TREE, turns=TURNS, killed=KILLS, wal=WAL)
 def test_law_13_host_untouched_by_any_program_that_is_killed_anywhere(

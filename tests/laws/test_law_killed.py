@@ -19,6 +19,7 @@ def test_law_7_once_whichever_processes_are_killed(kills: Kills, plan: Plan) -> 
 
 
 @example(plan=Plan(agent=False, name="workspace", schedule="0@snapshot.after:2,1@fork.after:1", wal=False))
+@example(plan=Plan(agent=False, name="a request that arrives late", schedule="1@settle.before:1"))
 @few(30)
 @given(plan=ANY)
 def test_law_8_equivalence_with_an_unkilled_run_whichever_processes_are_killed(kills: Kills, plan: Plan) -> None:
