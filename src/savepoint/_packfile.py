@@ -54,6 +54,8 @@ class Pack:
     """bytes that this process synced"""
     sealed: int = 0
     """bytes that its writer synced, by its own word"""
+    judged: int = 0
+    """the file's size when what lies behind `end` was found bad and no damage; nothing new can be there until it grows"""
     fault: str = ""
     """why nothing after `end` can be read, where it is damage"""
     torn: frozenset[bytes] = frozenset()
@@ -90,9 +92,11 @@ def advance(pack: Pack) -> Sequence[Record]:
         return []
     with pack.path.open("rb") as file:
         size = file.seek(0, 2)
-        if size == pack.end or not _begin(pack, file):
+        if size in (pack.end, pack.judged) or not _begin(pack, file):
             return []
-        return _records(pack, file, size)
+        found = _records(pack, file, size)
+        pack.judged = size
+        return found
 
 
 def read(pack: Pack, record: Record, file: BinaryIO) -> bytes:

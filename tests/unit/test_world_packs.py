@@ -134,6 +134,19 @@ async def test_what_a_power_cut_leaves_of_an_unsynced_tail_is_neither_believed_n
                     other.unlink()
 
 
+async def test_a_bad_tail_is_looked_at_once(tmp_path, monkeypatch):
+    _, (first,) = await filled(tmp_path / "p", b"first")
+    (file,) = files(tmp_path / "p")
+    file.write_bytes(file.read_bytes() + bytes(200))
+    looks: list[object] = []
+    monkeypatch.setattr("savepoint._packfile._last_seal", lambda file: looks.append(file) or 0)
+    packs = Packs(tmp_path / "p")
+    assert await packs.get(first) == b"first"
+    for _ in range(3):
+        assert not await packs.has(bytes(32))
+    assert len(looks) == 1
+
+
 async def test_behind_a_seal_everything_bad_is_damage(tmp_path):
     _, digests = await filled(tmp_path / "p", b"first", b"second" * 50, b"third")
     (file,) = files(tmp_path / "p")
