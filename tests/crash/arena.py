@@ -16,6 +16,8 @@ from savepoint.crash import ForkServer
 EXHAUSTIVE = bool(os.environ.get("CRASH_EXHAUSTIVE"))
 ROUNDS = 40 if EXHAUSTIVE else 1
 LEASE_S = 0.1
+TOLD_AT_MOST = 5
+"""Rare: one story in 700 on a busy machine."""
 Json = dict[str, Any]
 EVERY_CLASS = "each class in turn"
 
@@ -32,6 +34,17 @@ class Arena:
             self._free.put(each)
 
     def tell(self, **story: Any) -> Json:
+        """What came of it. An owner that is stopped while another of its threads commits holds SQLite's own lock: then
+        its heir is turned away by name, and nothing was raced for. Such a story is told again.
+        """
+        told: Json = {}
+        for _ in range(TOLD_AT_MOST):
+            told = self._told(story)
+            if told.get("other", {}).get("said") != "not_writable":
+                return told
+        raise AssertionError(f"{story}: each time its heir could not write: {told}")
+
+    def _told(self, story: Json) -> Json:
         place = self.place / str(next(self._number))
         place.mkdir()
         server = self._free.get()
