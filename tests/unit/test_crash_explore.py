@@ -150,7 +150,15 @@ def test_a_fingerprint_is_of_names_modes_and_contents(tmp_path: Path) -> None:
         lambda: (tmp_path / "file").chmod(0o600),
         lambda: (tmp_path / "file").rename(tmp_path / "other"),
         (tmp_path / "empty").mkdir,
+        lambda: (tmp_path / "empty").chmod(0o700),
+        lambda: (tmp_path / "link").symlink_to("empty"),
+        lambda: _led_elsewhere(tmp_path / "link", "other"),
     ):
         change()
         seen.append(fingerprint(tmp_path))
-    assert len(set(seen)) == 5
+    assert len(set(seen)) == len(seen)
+
+
+def _led_elsewhere(link: Path, to: str) -> None:
+    link.unlink()
+    link.symlink_to(to)

@@ -19,10 +19,9 @@ from ._calls import Kind
 from ._kill import Kill
 from ._lasting import Call
 from ._recording import Change, Event, Named, Node, Recording, Resized, Sort, Synced, Wrote
+from ._room import VOLATILE
 from ._trace import Traced, run
 
-VOLATILE = "-shm"
-"""How the names of files end that are gone after a power cut"""
 _HOLES = 0x02 | 0x10
 """`fallocate`'s flags that put zeros: punch a hole, zero a range"""
 _EXCHANGE = 0x2

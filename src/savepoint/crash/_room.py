@@ -71,7 +71,8 @@ def _special(directory: str, names: list[str]) -> list[str]:
 
 
 def fingerprint(place: Path) -> str:
-    """Of all that lies below `place`: names, kinds, modes, contents. Not times, and not what a crash makes void.
+    """Of all that lies below `place`: names, kinds, modes, contents, where links lead. Not times, and not what a crash
+    makes void.
 
     Two kills that leave the same fingerprint leave the same to the next process: a kernel lock dies with its owner.
     """
@@ -81,15 +82,17 @@ def fingerprint(place: Path) -> str:
 def _entries(place: Path) -> Iterator[bytes]:
     for directory, below, names in os.walk(place):
         below.sort()
-        yield b"\0".join([os.fsencode(directory), *map(os.fsencode, sorted(names))]) + b"\1"
-        for name in sorted(names):
+        entries = sorted([*below, *names])
+        yield b"\0".join(map(os.fsencode, [directory, *entries])) + b"\1"
+        for name in entries:
             with suppress(FileNotFoundError):  # another thread of the process is at work: a journal may just be gone
                 yield _entry(Path(directory, name))
 
 
 def _entry(path: Path) -> bytes:
-    mode = path.lstat().st_mode
-    if not stat.S_ISREG(mode) or path.name.endswith(VOLATILE):
-        return mode.to_bytes(4, "big")
-    content = path.read_bytes()
+    mode, content = path.lstat().st_mode, b""
+    if stat.S_ISLNK(mode):
+        content = os.fsencode(path.readlink())
+    elif stat.S_ISREG(mode) and not path.name.endswith(VOLATILE):
+        content = path.read_bytes()
     return mode.to_bytes(4, "big") + len(content).to_bytes(8, "big") + content
