@@ -24,7 +24,7 @@ demo: $(STAMP)  ## the main job in a minute, offline
 test: $(STAMP)  ## the whole suite (ARGS="-k name" narrows it)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-crash: $(STAMP)  ## every kill and every fault, one report (an hour; ARGS="--parts programs")
+crash: $(STAMP)  ## every kill and every fault, one report (hours; ARGS="--parts programs")
 	@mkdir -p build
 	$(BIN)/python tests/crash/everything.py --json build/crash.json --junit build/crash.xml $(ARGS)
 
