@@ -82,7 +82,7 @@ class OutsideTarget(Target):
             "clock_s": setting.get("jump_s", 0.0) * len(past),
         }
         reply = self.server.attempt(request, None if kill == HELD else kill)
-        seen: Mapping[str, Any] = {"timed_out": reply.timed_out} if reply.killed else reply.report
+        seen: Mapping[str, Any] = {**reply.report, "timed_out": reply.timed_out}
         return Life(
             killed=reply.killed,
             done=seen.get("status") == "completed",

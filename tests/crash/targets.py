@@ -1,6 +1,7 @@
 """What the crash suite explores: the programs and the agents of this directory, as targets of the rig."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ HOST_NS = 1_000_000_000_123_456_789
 
 
 @define(kw_only=True)
-class OursTarget:
+class OursTarget(ABC):
     """A run of ours. Where it waits, resuming it without an answer, and with one of several, is tried before the rest:
     nothing may move then.
     """
@@ -45,8 +46,9 @@ class OursTarget:
         """Whether the user's own world is a directory."""
         return True
 
+    @abstractmethod
     def promise(self, history: History) -> Promise:
-        raise NotImplementedError
+        """What it promises, given what was decided in this run."""
 
     def live(self, place: Path, past: Sequence[Life], kill: Kill | None, setting: Mapping[str, Any]) -> Life:
         index = len(past)
@@ -84,6 +86,8 @@ class OursTarget:
         else:
             reply = self.server.attempt(request, kill)
         seen = {**reply.report, "killed": reply.killed, "entered": outside.entered(place / "outside")[before:]}
+        if reply.timed_out:
+            seen["status"] = "hung"
         return reply, seen
 
     def history(self, place: Path, lives: Sequence[Life]) -> History:
@@ -92,7 +96,7 @@ class OursTarget:
             lives=[lived(each, killed=each["killed"], entered=each["entered"]) for each in seen],
             ledger=outside.ledger(place / "outside"),
             ended=ended(lives[-1].seen.get("ended")),
-            asked=outside.asked(place / "outside"),
+            requests=outside.asked(place / "outside"),
             host=_changed(place / "files") if self.hosted else "",
         )
 

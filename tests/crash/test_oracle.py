@@ -27,7 +27,7 @@ def test_a_good_history_is_not_complained_about() -> None:
     assert not found(GOOD)
     assert not found(RESUMED)
     assert not found(evolve(RESUMED, ledger=[SENT, PUT, PUT]))  # an IDEMPOTENT call may be repeated as it was
-    assert not found(evolve(GOOD, asked=[[], 0, 1, [0], 1], host="untouched"))
+    assert not found(evolve(GOOD, requests=[[], 0, 1, [0], 1], host="untouched"))
 
 
 BAD: dict[str, tuple[History, Verdict, str]] = {
@@ -36,7 +36,11 @@ BAD: dict[str, tuple[History, Verdict, str]] = {
         Verdict.DUPLICATE,
         "performed twice",
     ),
-    "a model reply paid twice": (evolve(GOOD, asked=[[], 0, 1, [0], 0]), Verdict.DUPLICATE, "asked for reply 0 again"),
+    "a model reply paid twice": (
+        evolve(GOOD, requests=[[], 0, 1, [0], 0]),
+        Verdict.DUPLICATE,
+        "asked for reply 0 again",
+    ),
     "IDEMPOTENT with other arguments": (
         evolve(GOOD, ledger=[SENT, PUT, evolve(PUT, arguments=["y"])]),
         Verdict.DIVERGED,

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +13,8 @@ from attrs import define, field, frozen
 from savepoint import Usage
 from savepoint.crash import ForkServer, History, Kill, Life, LifeFailed, Promise, Reply, Verdict, Violation, violations
 from savepoint.crash import _observe as observe
-from savepoint.crash._command import TIMEOUT_S, copy_name, inside
-from savepoint.crash._contents import contents
-from savepoint.crash._judge import FAILURES, Ran, Rules, Saw, judge, reject
+from savepoint.crash._given import Given, beginning
+from savepoint.crash._judge import FAILURES, Ran, Saw, judge, reject
 from savepoint.crash._ledger import LedgerFault, read_ledger
 from savepoint.crash._room import fingerprint
 
@@ -25,8 +23,6 @@ from ._crash_truth import Known
 from ._input import read_input
 
 LIFE = "agent.cli._crash_life:live"
-_PRINTED = 4096
-"""Bytes of standard output that are looked at."""
 
 
 @frozen(kw_only=True)
@@ -40,30 +36,18 @@ class SawAgent:
 
 
 @define(kw_only=True)
-class AgentTarget:
-    """The agent `target`, given `text`. Its tools work in the run's directory, where `ledger` lies too."""
+class AgentTarget(Given):
+    """The agent `target`, given `text`. Its tools work in the run's directory, where `ledger` lies too; its workspace
+    begins with the `copies` as well.
+    """
 
     target: str
     text: str
-    ledger: str
-    rules: Rules = field(factory=Rules)
-    copies: Sequence[str] = ()
-    """files and directories of `here`, which the run's directory and its workspace begin with"""
-    compares: Sequence[str] = ()
-    timeout_s: float = TIMEOUT_S
-    here: Path = field(factory=Path.cwd)
     given: Sequence[str] = ()
     """TARGET and INPUT as they were given"""
     _known: Mapping[str, Known] = field(factory=dict[str, Known], init=False)
     _servers: SimpleQueue[ForkServer] = field(factory=SimpleQueue[ForkServer], init=False)
     _started: list[ForkServer] = field(factory=list[ForkServer], init=False)
-
-    def __attrs_post_init__(self) -> None:
-        for option, path in (("--ledger", self.ledger), *(("--compare", each) for each in self.compares)):
-            inside(option, path)
-        for path in self.copies:
-            if not (self.here / path).exists():
-                raise Usage(f"--copy {path}: there is none in {self.here}", next="start the command where it lies")
 
     @property
     def name(self) -> str:
@@ -72,12 +56,7 @@ class AgentTarget:
     @property
     def command(self) -> str:
         """The command line that tries this target."""
-        words = ["savepoint", "crash", *self.given, "--ledger", self.ledger]
-        words += [word for each in self.copies for word in ("--copy", each)]
-        words += [word for each in self.compares for word in ("--compare", each)]
-        words += ["--timeout", f"{self.timeout_s:g}s"] if self.timeout_s != TIMEOUT_S else []
-        words += ["--allow-stdout"] if self.rules.allow_stdout else []
-        return shlex.join(words)
+        return shlex.join(["savepoint", "crash", *self.given, *self.words])
 
     @property
     def variants(self) -> Sequence[Mapping[str, Any]]:
@@ -108,7 +87,7 @@ class AgentTarget:
             self._known = {call: Known(**each) for call, each in reply.report["known"].items()}
         ran = self._ran(place, len(past), reply)
         return Life(
-            killed=reply.killed and not reply.timed_out,
+            killed=reply.killed,
             done=_is_done([*(each.seen["ran"] for each in past), ran], reply),
             arrivals=reply.arrivals,
             lasting=reply.lasting,
@@ -144,14 +123,8 @@ class AgentTarget:
     def _prepare(self, place: Path) -> None:
         for name in ("work", "out", "workspace"):
             (place / name).mkdir(mode=0o700)
-        for each in self.copies:
-            for below in ("work", "workspace"):
-                source, to = self.here / each, place / below / copy_name(each)
-                to.parent.mkdir(parents=True, exist_ok=True)
-                if source.is_dir():
-                    shutil.copytree(source, to, symlinks=True)
-                else:
-                    shutil.copy2(source, to)
+        for name in ("work", "workspace"):
+            self.copy_into(place / name)
 
     def _ran(self, place: Path, index: int, reply: Reply) -> Ran:
         ledger, fault = b"", ""
@@ -162,11 +135,11 @@ class AgentTarget:
         status, error = reply.report.get("status", ""), reply.report.get("error") or ""
         return Ran(
             code={"completed": 0, "waiting": self.rules.parked_code}.get(status, 1),
-            killed=reply.killed and not reply.timed_out,
+            killed=reply.killed,
             timed_out=reply.timed_out,
             ledger=ledger,
             ledger_fault=fault,
-            printed=_beginning(place / "out" / f"{index}.stdout"),
+            printed=beginning(place / "out" / f"{index}.stdout"),
             children=tuple(reply.children),
             last_words=": ".join([*filter(None, [status if status != "completed" else "", error])]),
         )
@@ -176,7 +149,7 @@ class AgentTarget:
         return SawAgent(
             outside=Saw(
                 processes=tuple(each.seen["ran"] for each in lives),
-                compared=contents(place / "work", self.compares, os.fsencode(place / "work")),
+                compared=self.compared(place / "work"),
             ),
             inside=History(
                 lives=[observe.lived(each.seen, killed=each.killed) for each in lives],
@@ -234,10 +207,3 @@ def _difference(one: History, other: History) -> str:
     names = ("value", "world", "points", "ids")
     words = {"value": "their result or transcript", "points": "what their savepoints hold", "ids": "savepoint ids"}
     return next((words.get(name, name) for name in names if getattr(mine, name) != getattr(theirs, name)), "")
-
-
-def _beginning(path: Path) -> bytes:
-    if not path.exists():
-        return b""
-    with path.open("rb") as file:
-        return file.read(_PRINTED)

@@ -13,8 +13,8 @@ from savepoint._errors import Usage
 from savepoint.testing import ENVIRONMENT
 
 from . import _trace
-from ._contents import contents
-from ._judge import Ran, Rules, Saw, judge, needs_no_more, parked, reject
+from ._given import Given, beginning, last_line
+from ._judge import Ran, Saw, judge, needs_no_more, parked, reject
 from ._kill import CALL, TIME, Kill
 from ._ledger import LedgerFault, read_ledger, rewriting
 from ._scratch import MARK
@@ -22,13 +22,9 @@ from ._target import Life
 from ._verdict import Verdict, Violation
 from ._words import anchored, named_files
 
-TIMEOUT_S = 30.0
-_PRINTED = 4096
-"""Bytes of standard output and error that are looked at."""
-
 
 @define(kw_only=True)
-class CommandTarget:
+class CommandTarget(Given):
     """A program that `start` starts and `resume` starts again, until it exits with 0 or with the parked code.
 
     Each run has a fresh directory, which is its working directory; words that name files of `here` are absolute there.
@@ -38,16 +34,6 @@ class CommandTarget:
     start: Sequence[str]
     resume: Sequence[str]
     """`start` again where it is empty"""
-    ledger: str
-    """relative to the run's directory; one line an effect"""
-    copies: Sequence[str] = ()
-    """files and directories of `here` that each run's directory begins with"""
-    compares: Sequence[str] = ()
-    """paths in the run's directory whose content at the end must equal that of an unkilled run"""
-    rules: Rules = field(factory=Rules)
-    timeout_s: float = TIMEOUT_S
-    """seconds that one process may take"""
-    here: Path = field(factory=Path.cwd)
     environment: Mapping[str, str] = field(factory=lambda: dict(os.environ))
     _start: Sequence[str] = field(default=(), init=False)
     _resume: Sequence[str] = field(default=(), init=False)
@@ -55,14 +41,9 @@ class CommandTarget:
     """files outside of the runs' directories that the words name, and what they were before"""
 
     def __attrs_post_init__(self) -> None:
-        for option, path in (("--ledger", self.ledger), *(("--compare", each) for each in self.compares)):
-            inside(option, path)
-        for path in self.copies:
-            if not (self.here / path).exists():
-                raise Usage(f"--copy {path}: there is none in {self.here}", next="start the command where it lies")
-        own = (self.ledger, *self.compares, *map(copy_name, self.copies))
-        self._start = anchored(self.start, self.here, own=own)
-        self._resume = anchored(self.resume or self.start, self.here, own=own)
+        super().__attrs_post_init__()
+        self._start = anchored(self.start, self.here, own=self.own)
+        self._resume = anchored(self.resume or self.start, self.here, own=self.own)
         for words in (self._start, self._resume):
             if shutil.which(words[0], path=self.environment.get("PATH")) is None:
                 raise Usage(f"there is no program {words[0]}", next="give its path, or put it on PATH")
@@ -77,17 +58,7 @@ class CommandTarget:
         """The command line that tries this target: `savepoint crash --start ...`, all that is not as ever included."""
         words = ["savepoint", "crash", "--start", shlex.join(self.start)]
         words += ["--resume", shlex.join(self.resume)] if self.resume else []
-        words += ["--ledger", self.ledger]
-        words += [word for each in self.copies for word in ("--copy", each)]
-        words += [word for each in self.compares for word in ("--compare", each)]
-        words += ["--timeout", f"{self.timeout_s:g}s"] if self.timeout_s != TIMEOUT_S else []
-        words += (
-            ["--parked-code", str(self.rules.parked_code)]
-            if self.rules != Rules(allow_stdout=self.rules.allow_stdout)
-            else []
-        )
-        words += ["--allow-stdout"] if self.rules.allow_stdout else []
-        return shlex.join(words)
+        return shlex.join([*words, *self.words])
 
     @property
     def variants(self) -> Sequence[Mapping[str, Any]]:
@@ -119,9 +90,9 @@ class CommandTarget:
             ledger=ledger,
             ledger_fault=fault,
             rewrote=rewriting(_made(traced, kill), os.path.normpath(self.ledger), empty=not before),
-            printed=_beginning(stdout),
+            printed=beginning(stdout),
             children=tuple(traced.children),
-            last_words=_last_line(stderr).replace(os.fspath(work), "."),
+            last_words=last_line(stderr).replace(os.fspath(work), "."),
         )
         processes = [*(each.seen["ran"] for each in past), ran]
         return Life(
@@ -132,10 +103,9 @@ class CommandTarget:
         )
 
     def history(self, place: Path, lives: Sequence[Life]) -> Saw:
-        hidden = os.fsencode(place / "work")
         return Saw(
             processes=tuple(each.seen["ran"] for each in lives),
-            compared=contents(place / "work", self.compares, hidden),
+            compared=self.compared(place / "work"),
         )
 
     def reject(self, references: Sequence[Saw]) -> list[Violation]:
@@ -150,13 +120,7 @@ class CommandTarget:
     def _prepare(self, place: Path) -> None:
         for name in ("work", "out", "tmp", "home"):
             (place / name).mkdir(mode=0o700)
-        for each in self.copies:
-            source, to = self.here / each, place / "work" / copy_name(each)
-            to.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, to, symlinks=True)
-            else:
-                shutil.copy2(source, to)
+        self.copy_into(place / "work")
 
     def _told(self, place: Path, named: Kill | None) -> dict[str, str]:
         """The environment of its processes: the caller's, with all that is temporary inside the run's directory."""
@@ -192,21 +156,6 @@ class CommandTarget:
 _SIGKILL = 9
 
 
-def inside(option: str, path: str) -> None:
-    normal = os.path.normpath(path)
-    if not path or Path(path).is_absolute() or normal in (".", "..") or normal.startswith("../"):
-        raise Usage(
-            f"{option} {path}: not a path inside the run's directory",
-            next=f"give it relative, as in {option} data/file",
-        )
-
-
-def copy_name(path: str) -> str:
-    """Where a copied path lies in the run's directory."""
-    normal = os.path.normpath(path)
-    return Path(normal).name if Path(normal).is_absolute() or normal.startswith("..") else normal
-
-
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
@@ -226,16 +175,3 @@ def _made(traced: _trace.Traced, kill: Kill | None) -> Sequence[str]:
     """Its calls, without the one that it died before."""
     before = traced.killed and kill is not None and kill.at == CALL and not kill.after
     return traced.calls[:-1] if before else traced.calls
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_PRINTED)
-
-
-def _last_line(path: Path) -> str:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _PRINTED))
-        lines = file.read().decode(errors="backslashreplace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")

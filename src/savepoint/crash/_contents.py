@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 from pathlib import Path
+
+from savepoint._digest import Domain, seal
 
 MISSING = "missing"
 
@@ -29,5 +30,5 @@ def _content(path: Path, hidden: bytes) -> str:
     if path.is_dir():
         return "directory"
     if path.is_file():
-        return sha256(path.read_bytes().replace(hidden, b"{here}")).hexdigest()
+        return seal(Domain.CONTENT, path.read_bytes().replace(hidden, b"{here}")).hex()
     return "special" if path.exists() else MISSING

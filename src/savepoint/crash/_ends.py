@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -34,7 +35,7 @@ def end_orphans() -> list[str]:
     while _any_left():
         if time.monotonic() > deadline:
             for child in _children():
-                found[child] = _command_of(child)
+                found[child] = command(child) or f"process {child}"
                 os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
     return [found[each] for each in sorted(found)]
@@ -54,9 +55,12 @@ def _children() -> list[int]:
     return [int(each) for each in Path("/proc/thread-self/children").read_text().split()]
 
 
-def _command_of(pid: int) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return f"process {pid}"
-    return b" ".join(words).decode(errors="backslashreplace") or f"process {pid}"
+def command(pid: int) -> str:
+    """The command line of a process, or its name in the moment of an exec; empty where it is gone or ended."""
+    place = Path(f"/proc/{pid}")
+    with suppress(OSError):
+        if (place / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return ""
+        words = (place / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        return " ".join(os.fsdecode(each) for each in words) or (place / "comm").read_text().strip()
+    return ""

@@ -96,7 +96,7 @@ class Explorer:
         """The story with its violations; it is told on."""
         worker = self.workers[0]
         found = worker.judge(story.history, [each.history for each in self.references()])
-        if not story.lives[-1].done and len(story.lives) >= self.lives_at_most:
+        if not story.lives[-1].done and not any(each.verdict is Verdict.STUCK for each in found):
             found = [*found, Violation(Verdict.STUCK, f"not done after {len(story.lives)} processes")]
         story = evolve(story, violations=tuple(found))
         self.told(story)

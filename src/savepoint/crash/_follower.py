@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 
 from . import _ptrace
 from ._calls import Kind
+from ._ends import command
 from ._kill import CALL, TIME, Kill
 from ._lasting import Call, Reader
 
@@ -259,14 +260,3 @@ def _group(pid: int) -> int:
             if line.startswith("Tgid:"):
                 return int(line.split()[1])
     return pid
-
-
-def command(pid: int) -> str:
-    """The command line of a process, or its name in the moment of an exec; empty where it is gone or ended."""
-    place = Path(f"/proc/{pid}")
-    with suppress(OSError):
-        if (place / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            return ""
-        words = (place / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-        return " ".join(os.fsdecode(each) for each in words) or (place / "comm").read_text().strip()
-    return ""

@@ -85,7 +85,7 @@ class History:
     lives: Sequence[Lived]
     ledger: Sequence[Performed]
     ended: Ended | None
-    asked: Sequence[object] = ()
+    requests: Sequence[object] = ()
     """per process the steps whose model reply was durable when it began, then those that it asked the model for"""
     host: str = ""
     """the host world's content"""

@@ -17,7 +17,7 @@ DOUBTFUL = frozenset({"keyed", "once"})
 def violations(history: History, references: Sequence[History], promise: Promise) -> list[Violation]:
     """Everything that is wrong with `history`; empty where all laws hold. `references` are unkilled runs."""
     found = [*_once(history, promise), *_lives(history.lives, promise), *_left_open(history.lives), *_host(history)]
-    found += asked_again(history.asked)
+    found += asked_again(history.requests)
     wholes = [each.ended for each in references if each.ended is not None]
     if history.ended is None or not wholes:
         return [*found, Violation(Verdict.STUCK, f"{len(history.lives)} processes and not completed")]
@@ -117,10 +117,10 @@ def _left_open(lives: Sequence[Lived]) -> Iterator[Violation]:
             yield Violation(Verdict.LOST, what)
 
 
-def asked_again(asked: Sequence[object]) -> Iterator[Violation]:
+def asked_again(requests: Sequence[object]) -> Iterator[Violation]:
     """Replies that were durable when a process began, and that it asked the model for all the same."""
     durable: Sequence[object] = ()
-    for each in asked:
+    for each in requests:
         if isinstance(each, list):
             durable = cast("list[object]", each)
         elif each in durable:

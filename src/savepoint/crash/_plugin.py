@@ -8,7 +8,8 @@ import pytest
 from attrs import field, frozen
 
 from ._campaign import Campaign
-from ._command import TIMEOUT_S, CommandTarget
+from ._command import CommandTarget
+from ._given import TIMEOUT_S
 from ._judge import Rules
 from ._kill import Schedule
 from ._report import Kills, Report

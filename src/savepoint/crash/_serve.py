@@ -83,13 +83,13 @@ def _forked(function: LifeFunction, request: Json) -> Json:
         os.close(out)
         _die_reporting(function, request, into)
     os.close(into)
-    said, in_time = _read_all(out, request.get("timeout_s", 60.0))
+    said, in_time = _read_all(out, request["timeout_s"])
     if not in_time:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    killed = os.WIFSIGNALED(status)
+    killed = in_time and os.WIFSIGNALED(status)
     reply = {"killed": killed, "timed_out": not in_time, "children": end_orphans()}
-    return {**reply, **(json.loads(said) if said and not killed else {})}
+    return {**reply, **(json.loads(said) if in_time and not killed else {})}
 
 
 def _die_reporting(function: LifeFunction, request: Json, into: int) -> None:

@@ -14,6 +14,8 @@ from attrs import field, frozen
 
 from ._kill import Kill
 
+TIMEOUT_S = 60.0
+"""What a life may take where the request does not say"""
 Json = dict[str, Any]
 
 
@@ -22,7 +24,9 @@ class Reply:
     """How one process lived. One that was killed says nothing."""
 
     killed: bool
+    """a signal ended it, of its own or the rig's"""
     timed_out: bool = False
+    """it was ended because its time (`timeout_s` of the request, a minute if not said) was up"""
     children: Sequence[str] = ()
     """command lines of processes that outlived it, and were ended"""
     report: Mapping[str, Any] = field(factory=dict[str, Any])
@@ -69,13 +73,18 @@ class ForkServer:
 
     def fresh(self, request: Mapping[str, Any], kill: Kill | None = None, **env: str) -> Reply:
         """The same in an interpreter that is started for it, with `env` over its environment."""
-        done = subprocess.run(
-            [*self._command(), json.dumps(_with(request, kill))],
-            env={**self._environment(), **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        told = _with(request, kill)
+        try:
+            done = subprocess.run(
+                [*self._command(), json.dumps(told)],
+                env={**self._environment(), **env},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=told["timeout_s"],
+            )
+        except subprocess.TimeoutExpired:
+            return Reply(killed=False, timed_out=True)
         if done.returncode > 0:
             raise LifeFailed(f"{request}\n{done.stderr}")
         return _reply({"killed": done.returncode < 0, **(json.loads(done.stdout) if done.stdout else {})}, request)
@@ -111,7 +120,7 @@ class ForkServer:
 
 
 def _with(request: Mapping[str, Any], kill: Kill | None) -> Json:
-    return {**request, "kill": None if kill is None else [kill.at, kill.nth]}
+    return {"timeout_s": TIMEOUT_S, **request, "kill": None if kill is None else [kill.at, kill.nth]}
 
 
 def _reply(said: Json, request: Mapping[str, Any]) -> Reply:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ._follower import GRACE_S, Traced, command
+from ._ends import command
+from ._follower import GRACE_S, Traced
 from ._kill import TIME, Kill
 
 PLACES = 32
