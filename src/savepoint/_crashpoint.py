@@ -39,6 +39,9 @@ class CrashPoint(StrEnum):
     PARK_AFTER = "park.after"
     END_BEFORE = "end.before"
     END_AFTER = "end.after"
+    LAND_BEFORE = "land.before"
+    """a completed run's part, before it is in its session"""
+    LAND_AFTER = "land.after"
 
 
 _armed: Callable[[CrashPoint], None] | None = None

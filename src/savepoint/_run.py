@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import NoReturn, cast
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
 from effects._failure import Failure
 
@@ -89,8 +89,14 @@ class RunRecord:
     error: Failure | None = None
     resumed_from: int | None = None
     """step of the savepoint that the newest attempt started from"""
+    failures: int = 0
+    """attempts in a row that died or failed without leaving the savepoint that they started from"""
     caused_by: str | None = None
     """the run that this one was forked from"""
+    parent: str | None = None
+    """the run inside which this one is nested: only that one enters it, and merges its world"""
+    removed: bool = False
+    """a tombstone: the id is taken and the status stands, all else that the run had is gone"""
     base: bytes | None = None
     """the host world's snapshot ids at the start: what a merge compares with"""
     final: bytes | None = None
@@ -99,6 +105,8 @@ class RunRecord:
     """`merged` or `discarded`: the end of the run's world"""
     meta: dict[str, object] = field(factory=dict[str, object])
     """what the caller keeps with the run (the agent's name, the input's object); portable"""
+    unknown: dict[str, object] = field(factory=dict[str, object])
+    """fields that a newer version wrote: kept as they are, and ignored"""
 
 
 def run_key(run_id: str) -> bytes:
@@ -120,6 +128,7 @@ def write_run(record: RunRecord) -> bytes:
     error = None if record.error is None else [record.error.kind, record.error.message]
     return dumps(
         {
+            **record.unknown,
             "run_id": record.run_id,
             "lineage": record.lineage,
             "status": record.status.value,
@@ -132,7 +141,10 @@ def write_run(record: RunRecord) -> bytes:
             "state": record.state,
             "error": error,
             "resumed_from": record.resumed_from,
+            "failures": record.failures,
             "caused_by": record.caused_by,
+            "parent": record.parent,
+            "removed": record.removed,
             "base": record.base,
             "final": record.final,
             "settled": record.settled,
@@ -142,7 +154,7 @@ def write_run(record: RunRecord) -> bytes:
 
 
 def read_run(row: Row) -> RunRecord:
-    """Fields that this version does not know are ignored. Raises `Corrupt`."""
+    """Fields that this version does not know are kept and ignored. Raises `Corrupt`."""
     try:
         plain = cast("dict[str, object]", loads(row.body))
         error = cast("list[str] | None", plain.get("error"))
@@ -159,11 +171,18 @@ def read_run(row: Row) -> RunRecord:
             state=cast("bytes | None", plain.get("state")),
             error=None if error is None else Failure(kind=error[0], message=error[1]),
             resumed_from=cast("int | None", plain.get("resumed_from")),
+            failures=cast("int", plain.get("failures", 0)),
             caused_by=cast("str | None", plain.get("caused_by")),
+            parent=cast("str | None", plain.get("parent")),
+            removed=cast("bool", plain.get("removed", False)),
             base=cast("bytes | None", plain.get("base")),
             final=cast("bytes | None", plain.get("final")),
             settled=cast("str | None", plain.get("settled")),
             meta=cast("dict[str, object]", plain.get("meta", {})),
+            unknown={name: value for name, value in plain.items() if name not in _FIELDS},
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, Usage) as error:
         raise Corrupt(f"the record of run {row.key!r}: {error}") from error
+
+
+_FIELDS = frozenset(each.name for each in fields(RunRecord))

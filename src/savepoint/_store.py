@@ -37,6 +37,16 @@ class Space(StrEnum):
     """run id -> a wish to cancel"""
     LOCAL = "local"
     """run id -> what only this machine knows: target, project directory"""
+    NESTED = "nested"
+    """lineage, nested lineage -> the run that was begun inside a run of the lineage"""
+    SESSION = "session"
+    """session id -> its head: how many segments and entries, the root of their log"""
+    SEGMENT = "segment"
+    """session id, number -> one run's part of the session, without its entries"""
+    MEMBER = "member"
+    """session id, run id -> the number of the run's segment, or that it was rewound: an append is idempotent by this"""
+    PENDING = "pending"
+    """session id, run id -> a run that started in the session and has not landed in it yet"""
 
 
 class Kind(IntEnum):

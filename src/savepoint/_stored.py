@@ -4,7 +4,7 @@ The one place where canonical bytes and store meet. A log is written as the segm
 stored, so a savepoint costs what its turn added.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -31,8 +31,17 @@ def put_value(
         return _nothing
     noted = [log for log in encoded.logs if _put_log(tx, log, store, known)]
 
+    return _noting(noted, store)
+
+
+def put_log(tx: Transaction, log: Log[Any], store: Store) -> Callable[[], None]:
+    """Adds what of a log is not stored yet; returns what to call once the work is durable, as `put_value` does."""
+    return _noting([log] if _put_log(tx, log, store, frozenset()) else [], store)
+
+
+def _noting(logs: Sequence[Log[Any]], store: Store) -> Callable[[], None]:
     def durable() -> None:
-        for log in noted:
+        for log in logs:
             log.mark_stored(store, len(log))
             log.settle_encoded()
 
@@ -60,6 +69,11 @@ async def get_value(store: Store, name: bytes, types: Types) -> Any:
     """The value of an object. Raises `Missing`, `Corrupt`, `Foreign`, `Newer`."""
     (body,) = await store.objects([name])
     return await read_value(store, body, types)
+
+
+async def load_log(store: Store, root: bytes, count: int, types: Types) -> Log[Any]:
+    """The log of `count` elements that ends at `root`. Raises `Missing`, `Corrupt`, `Foreign`, `Newer`."""
+    return await _load(store, root, count, types, {}) if count else Log()
 
 
 async def read_value(store: Store, body: bytes, types: Types) -> Any:
