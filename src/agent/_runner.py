@@ -12,7 +12,7 @@ from savepoint import Log, MemoryStore, RunResult, World, fork_program, resume_p
 from savepoint._claim import LEASE_S
 from savepoint._errors import Missing, Usage
 from savepoint._program import find_run, get_run
-from savepoint._questions import read_questions, record_decision
+from savepoint._questions import every_question, record_decision
 from savepoint._resumable import OURS
 from savepoint._run import IfExists, Recovery, RunRecord, RunStatus
 from savepoint._store import Store
@@ -183,7 +183,7 @@ async def decide(
     question = question.id if isinstance(question, Question) else question
     record = await get_run(store, run_id)
     types = OURS | TYPES if agent is None else agent.registry().types
-    questions = {each.id: each for each in await read_questions(store, record.lineage, types)}
+    questions = {each.id: each for each in await every_question(store, record.lineage, types)}
     if question not in questions:
         known = ", ".join(questions) or "none"
         raise Missing(f"run {run_id} has no question {question}", next=f"its questions: {known}")

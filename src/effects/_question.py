@@ -66,6 +66,8 @@ class Question:
     effect: str = ""
     arguments: object = None
     """the call's arguments by parameter name"""
+    lineage: bytes = field(default=b"", repr=False)
+    """of the run that asks: the one that waits, or one nested in it"""
     key: bytes = field(default=b"", repr=False)
     step: int = 0
     tried: int = 0

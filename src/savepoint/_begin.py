@@ -1,6 +1,6 @@
 """How an attempt begins: a new run is created, or a stopped one is claimed. One commit either way."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve
 
@@ -15,6 +15,7 @@ from ._events import Claimed, Gap, Head, Mark, Past, read_head, write_head, writ
 from ._form import Savepoint
 from ._gap import point_key
 from ._journal import Journal
+from ._nested import Nested, Within, write_nested
 from ._past import Standing
 from ._questions import read_decisions
 from ._resumable import Registry
@@ -34,10 +35,13 @@ async def create(
     registry: Registry,
     lease_s: float,
     former: RunRecord | None = None,
+    within: Within | None = None,
+    also: Callable[[Transaction], None] | None = None,
 ) -> Attempt:
     """A new run, claimed: record, savepoint 0 (with what it needs, `values`) and lease in one commit.
 
-    `former` is the record that this one replaces (a restart); it is kept. Raises `Held` where somebody was first.
+    `former` is the record that this one replaces (a restart); it is kept. `within` is the run that it is nested in,
+    `also` adds rows to the commit. Raises `Held` where somebody was first.
     """
     lock = take_lock(store, record.lineage, record.run_id, None, 1)
     claim = Claim(store=store, run_key=run_key(record.run_id), epoch=1, lease_s=lease_s, lock=lock)
@@ -53,6 +57,11 @@ async def create(
         mark = Mark(point=savepoint.id, name=savepoint.name, count=head.count, chain=head.chain)
         tx.write(Space.POINT, point_key(record.lineage, 0), write_mark(mark))
         claim.write(tx)
+        if within is not None:
+            nested = Nested(run_id=record.run_id, lineage=record.lineage, step=within.journal.step)
+            write_nested(tx, within.journal.writer.lineage, nested)
+        if also is not None:
+            also(tx)
 
     try:
         standing = await _digest_of(store, record.run_id, former)
@@ -94,9 +103,16 @@ async def _digest_of(store: Store, run_id: str, record: RunRecord | None) -> byt
 
 
 async def claim_run(
-    store: Store, record: RunRecord, standing: Standing, *, host: World, registry: Registry, lease_s: float
+    store: Store,
+    record: RunRecord,
+    standing: Standing,
+    *,
+    host: World,
+    registry: Registry,
+    lease_s: float,
+    meta: Mapping[str, object] | None = None,
 ) -> Attempt:
-    """A stopped run, claimed by compare-and-set on its head. Raises `Held`; then nothing was changed."""
+    """A stopped run, claimed by compare-and-set on its head; `meta` is kept with it from now on. Raises `Held`; then nothing was changed."""
     key = run_key(record.run_id)
     lease = await owner_of(store, key)
     epoch = standing.head.epoch + 1
@@ -111,6 +127,7 @@ async def claim_run(
         changed_at=wall_clock_s(),
         resumed_from=standing.step,
         error=None,
+        meta=record.meta if meta is None else dict(meta),
     )
 
     def rows(tx: Transaction, _: Head) -> None:

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Generator
+from contextvars import ContextVar
 from typing import Any, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from effects import EffectError, Parked
 from effects._call import CURRENT
@@ -15,6 +16,7 @@ from effects._layer import LAYER
 from ._attempt import Attempt
 from ._codec import encode
 from ._crashpoint import CrashPoint, reach
+from ._ending import Played, end_attempt
 from ._errors import Halted, Held, SavepointError, Stopped, Superseded
 from ._frame import in_frame
 from ._gap import pass_gap
@@ -22,20 +24,14 @@ from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint,
 from ._resumable import CURRENT_RUN, Bound
 from ._run import RunStatus
 from ._settle import Failing, settle_doubts
+from ._settle_nested import settle_nested
 from ._world import Snapshot, World
 
 _CONTROL = (Superseded, Halted, Stopped, Parked, Abandoned, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 
-@frozen(kw_only=True)
-class Played:
-    """How an attempt ended."""
-
-    status: RunStatus
-    value: Any = None
-    error: Failure | None = None
-    step: int = 0
-    warnings: tuple[str, ...] = ()
+_PLAYING: ContextVar[Attempt | None] = ContextVar("savepoint_playing", default=None)
+"""whose program is running"""
 
 
 async def play(attempt: Attempt) -> Played:
@@ -59,31 +55,31 @@ async def play(attempt: Attempt) -> Played:
 async def leave(attempt: Attempt) -> Played:
     """Gives a claimed run back without entering it."""
     try:
-        return await _end(attempt, RunStatus.INTERRUPTED)
+        return await end_attempt(attempt, RunStatus.INTERRUPTED)
     finally:
         attempt.claim.release()
 
 
 async def _played(attempt: Attempt) -> Played:
     try:
-        if await settle_doubts(attempt):
-            return await _end(attempt, RunStatus.WAITING)
+        if await settle_nested(attempt) | bool(await settle_doubts(attempt)):
+            return await end_attempt(attempt, RunStatus.WAITING)
         async with attempt.world() as world:
             attempt.journal.world = world
             return await _enter(attempt, world)
     except (Parked, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as stop:
         return await _stopped(attempt, stop)
     except Stopped as stopped:
-        return await _end(attempt, RunStatus.INTERRUPTED, error=_failure(stopped.cause))
+        return await end_attempt(attempt, RunStatus.INTERRUPTED, error=_failure(stopped.cause))
     except Failing as failing:
-        return await _end(attempt, RunStatus.FAILED, error=failing.failure)
+        return await end_attempt(attempt, RunStatus.FAILED, error=failing.failure)
     except Exception:
         # Before the program was entered: the claim is given back, so that the cause can be mended and resumed.
-        await _end(attempt, RunStatus.INTERRUPTED)
+        await end_attempt(attempt, RunStatus.INTERRUPTED)
         raise
     except Halted:
         with contextlib.suppress(SavepointError):  # the store may be what fails: then the free lock tells it
-            await _end(attempt, RunStatus.INTERRUPTED)
+            await end_attempt(attempt, RunStatus.INTERRUPTED)
         raise
 
 
@@ -93,7 +89,7 @@ async def _stopped(attempt: Attempt, stop: BaseException) -> Played:
         raise stop  # it came while or after the commit that ended the attempt was made
     waits = isinstance(stop, Parked) or attempt.journal.parked
     status = RunStatus.WAITING if waits else RunStatus.INTERRUPTED
-    played = await _end(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else status)
+    played = await end_attempt(attempt, RunStatus.CANCELLED if attempt.claim.cancel_wanted else status)
     task = asyncio.current_task()
     if attempt.claim.cancel_wanted and task is not None:
         task.uncancel()
@@ -117,15 +113,15 @@ async def _enter(attempt: Attempt, world: World) -> Played:
             attempt.warnings += await publish_end(End(status="result", value=value), world)
     except Abandoned:
         attempt.warnings += await publish_end(End(status="abandoned"), world)
-        return await _end(attempt, RunStatus.CANCELLED)
+        return await end_attempt(attempt, RunStatus.CANCELLED)
     except Exception as error:  # noqa: BLE001  whatever the program raises is how it ended
         await journal.close_step()
         attempt.warnings += await publish_end(End(status="error", value=error), world)
-        return await _end(attempt, RunStatus.FAILED, error=_failure(error))
+        return await end_attempt(attempt, RunStatus.FAILED, error=_failure(error))
     await journal.finish()
     final = await _final(attempt, world)
     state = encode(dict(world.cells), "the state at the end")
-    played = await _end(attempt, RunStatus.COMPLETED, result=result, final=final, state=state)
+    played = await end_attempt(attempt, RunStatus.COMPLETED, result=result, final=final, state=state)
     return evolve(played, value=result.value)
 
 
@@ -164,17 +160,6 @@ def _first(error: BaseException, kind: type[BaseException]) -> BaseException | N
     return error if isinstance(error, kind) else None
 
 
-async def _end(attempt: Attempt, status: RunStatus, **how: Any) -> Played:
-    attempt.claim.ending = True
-    if status in (RunStatus.INTERRUPTED, RunStatus.CANCELLED):
-        attempt.journal.gate.cancel()
-    # Also when it is interrupted: who claims the run next takes a free lock for proof that no body of ours runs.
-    await attempt.journal.finish()
-    await attempt.claim.rest()
-    await attempt.end(status, **how)
-    return Played(status=status, error=how.get("error"), step=attempt.journal.step, warnings=tuple(attempt.warnings))
-
-
 @contextlib.contextmanager
 def _scope(attempt: Attempt, world: World) -> Generator[None]:
     """What the program runs in: the journal as the layer, its world, its savepoints persisted."""
@@ -182,16 +167,21 @@ def _scope(attempt: Attempt, world: World) -> Generator[None]:
     async def persist(point: Point) -> Any:
         if point.end is not None:
             return None
+        if _PLAYING.get() is not attempt:  # a run nested in this one: its savepoints are not this one's
+            return await savepoint(
+                point.name, key=point.key, resume=point.resume, state=point.state, default=point.default
+            )
         if why := await pass_gap(attempt.journal, point):
             attempt.warnings.append(f"no savepoint at step {attempt.journal.step}: {why}")
         # A handler further out sees the point too; what it returns is what the program goes on with.
         return await savepoint(point.name, key=point.key, resume=point.resume, state=point.state, default=point.default)
 
-    token = LAYER.set(attempt.journal)
+    token, playing = LAYER.set(attempt.journal), _PLAYING.set(attempt)
     try:
         with in_frame(attempt.journal.root), using_world(world), at_savepoint(persist):
             yield
     finally:
+        _PLAYING.reset(playing)
         LAYER.reset(token)
 
 

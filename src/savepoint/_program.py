@@ -15,24 +15,28 @@ from effects._receipt import UNSETTLED
 from ._ambient import fresh_bytes, wall_clock_s
 from ._begin import claim_run, create
 from ._claim import LEASE_S, alive, owner_of
-from ._codec import encode
-from ._errors import Conflict, Held, Missing
+from ._errors import Conflict, Held, Missing, Usage
 from ._events import LINEAGE_SIZE, Mark, read_head
-from ._form import form_of, plain_ids, read_form, savepoint_of
+from ._form import read_form
+from ._fresh import adopted, begun
+from ._nested import Within
 from ._past import Standing, find_mark, may_repeat, read_lineage, read_marks, read_standing
 from ._play import Played, leave, play
 from ._questions import open_questions, question_id, read_decisions
 from ._resumable import Bound, Registry
+from ._review import Review, accept
 from ._run import IfExists, Recovery, RunRecord, RunStatus, read_run, run_key
-from ._store import Space, Store
+from ._store import Space, Store, Transaction
 from ._stored import get_value
 from ._world import World
 
 OnClaim = Callable[[RunRecord], None]
 """Told the run's record once it is claimed, before anything is performed."""
+Rows = Callable[[Transaction], None]
+"""More rows of the commit that creates a run."""
 
 
-def _ignore(_: RunRecord) -> None:
+def _ignore(_: object) -> None:
     return None
 
 
@@ -57,7 +61,7 @@ class RunResult:
 
 
 async def run_program(
-    program: Bound,
+    program: Bound | bytes,
     *,
     store: Store,
     run_id: str | None = None,
@@ -71,40 +75,65 @@ async def run_program(
     caused_by: str | None = None,
     abandon: bool = False,
     on_claim: OnClaim = _ignore,
+    review: Review = accept,
+    within: Within | None = None,
+    also: Rows = _ignore,
 ) -> RunResult:
-    """Runs `function.at(...)` durably under `run_id`, an idempotency key (a fresh one by default).
+    """Runs `function.at(...)`, or the rest of a program from the savepoint of this id, durably under `run_id`, an
+    idempotency key (a fresh one by default).
 
     A run that exists is handled by `if_exists`: `resume` continues it (or returns its stored result), `restart` starts
     it anew, `fail` and `resume_only` refuse what is there or is not. `world` is the host: the program works in a fork;
-    `state` is declared state to begin with, by cell name. `meta` (portable) is kept in the run's record.
+    `state` is declared state to begin with, by cell name. `meta` (portable) is kept in the run's record. `within` is
+    the run that begins this one inside a body of its own, `also` adds rows to the commit that creates the run.
     Raises `Usage`, `NotPortable`, `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`.
     """
     run_id = f"run-{fresh_bytes(6).hex()}" if run_id is None else run_id
     policy = IfExists(if_exists)
-    registry = (registry or Registry()).including(program.resumable)
+    registry = registry or Registry()
+    registry = registry if isinstance(program, bytes) else registry.including(program.resumable)
     record = await find_run(store, run_id)
     if record is None and policy is IfExists.RESUME_ONLY:
         raise Missing(f"there is no run {run_id}", next="savepoint runs lists the known ones")
     if record is not None and policy is IfExists.FAIL:
         raise Conflict(f"run {run_id} exists already ({record.status})", next="choose another run id")
     if record is not None and policy is not IfExists.RESTART:
-        return await _continue(store, record, world or World(), registry, lease_s, on_claim)
+        return await _continue(store, record, world or World(), registry, lease_s, on_claim, review, within)
     if record is not None:
+        _must_be_entered_by(record, within)
         await _may_restart(store, record, registry, abandon=abandon)
     fresh = RunRecord(
         run_id=run_id,
         lineage=fresh_bytes(LINEAGE_SIZE),
         status=RunStatus.RUNNING,
-        program=program.resumable.name,
+        program="",
         created_at=wall_clock_s(),
         changed_at=wall_clock_s(),
         recovery=Recovery(recovery),
         caused_by=caused_by,
+        parent=None if within is None else within.run_id,
         meta=dict(meta or {}),
     )
-    return await _start(
-        store, fresh, program, world or World(), registry, lease_s, former=record, state=state, on_claim=on_claim
+    host = world or World()
+    if isinstance(program, bytes):
+        start = await adopted(store, fresh, program, registry=registry, review=review)
+    else:
+        start = await begun(store, fresh, program, host=host, registry=registry, state=state or {}, within=within)
+    attempt = await create(
+        store,
+        start.record,
+        start.values,
+        start.savepoint,
+        host=host,
+        registry=registry,
+        lease_s=lease_s,
+        former=record,
+        within=within,
+        also=also,
     )
+    attempt.warnings += start.warnings
+    on_claim(attempt.record)
+    return await _result(store, run_id, await play(attempt), registry)
 
 
 async def resume_program(
@@ -115,13 +144,15 @@ async def resume_program(
     registry: Registry,
     lease_s: float = LEASE_S,
     on_claim: OnClaim = _ignore,
+    review: Review = accept,
 ) -> RunResult:
     """Continues a stopped run from its newest good savepoint; a completed one is answered from the store.
 
     A waiting run without all its decisions stays waiting and runs nothing. Raises `Missing`, `Held`, `Conflict` (the
     run was cancelled), `Corrupt`, `Foreign`, `Newer`, `NotWritable`.
     """
-    return await _continue(store, await get_run(store, run_id), world or World(), registry, lease_s, on_claim)
+    record = await get_run(store, run_id)
+    return await _continue(store, record, world or World(), registry, lease_s, on_claim, review, None)
 
 
 async def fork_program(
@@ -134,6 +165,7 @@ async def fork_program(
     world: World | None = None,
     lease_s: float = LEASE_S,
     on_claim: OnClaim = _ignore,
+    review: Review = accept,
     enter: bool = True,
 ) -> RunResult:
     """A new run that starts at savepoint `at` (a step; the newest by default) of another one and runs to its end, or,
@@ -142,8 +174,10 @@ async def fork_program(
     It has a lineage of its own: no receipts, so it does again what came after the savepoint; `may_repeat` lists it.
     """
     parent = await get_run(store, run_id)
+    _must_be_entered_by(parent, None)
     step, mark = await _mark_at(store, parent, at)
     savepoint = await read_form(store, mark.point, registry)
+    reviewed = await review(parent, savepoint)
     repeat = await may_repeat(store, parent.lineage, step, mark)
     fresh = evolve(
         parent,
@@ -159,12 +193,14 @@ async def fork_program(
         final=None,
         settled=None,
         resumed_from=None,
+        failures=0,
         caused_by=f"{run_id}@{step}",
-        meta={**parent.meta, "may_repeat": list(repeat)},
+        meta={**(parent.meta if reviewed.meta is None else reviewed.meta), "may_repeat": list(repeat)},
     )
     if await find_run(store, fresh.run_id) is not None:
         raise Conflict(f"run {fresh.run_id} exists already", next="choose another id for the fork")
     attempt = await create(store, fresh, [], savepoint, host=world or World(), registry=registry, lease_s=lease_s)
+    attempt.warnings += reviewed.warnings
     on_claim(attempt.record)
     played = await (play(attempt) if enter else leave(attempt))
     result = await _result(store, fresh.run_id, played, registry)
@@ -206,40 +242,30 @@ async def _may_restart(store: Store, record: RunRecord, registry: Registry, *, a
         )
 
 
-async def _start(
-    store: Store,
-    record: RunRecord,
-    program: Bound,
-    host: World,
-    registry: Registry,
-    lease_s: float,
-    *,
-    former: RunRecord | None,
-    state: Mapping[str, object] | None,
-    on_claim: OnClaim,
-) -> RunResult:
-    ids = await host.snapshot(store.contents)
-    form = form_of("start", None, program, {**host.cells, **(state or {})}, ids)
-    base = encode(plain_ids(ids)) if ids else None
-    record = evolve(record, base=None if base is None else base.digest)
-    values = [form] if base is None else [form, base]
-    attempt = await create(
-        store,
-        record,
-        values,
-        savepoint_of(form.digest, form.value, registry),
-        host=host,
-        registry=registry,
-        lease_s=lease_s,
-        former=former,
-    )
-    on_claim(attempt.record)
-    return await _result(store, record.run_id, await play(attempt), registry)
+def _must_be_entered_by(record: RunRecord, within: Within | None) -> None:
+    """A nested run is entered by its parent alone, whose world it merges into. Raises `Usage`, `Conflict`."""
+    outer = None if within is None else within.run_id
+    if record.parent == outer:
+        return
+    if record.parent is not None:
+        raise Usage(
+            f"run {record.run_id} is nested in run {record.parent}, which alone goes on with it",
+            next=f"savepoint resume {record.parent}",
+        )
+    raise Conflict(f"run {record.run_id} exists already and is not nested in run {outer}", next="rename that run")
 
 
 async def _continue(
-    store: Store, record: RunRecord, host: World, registry: Registry, lease_s: float, on_claim: OnClaim
+    store: Store,
+    record: RunRecord,
+    host: World,
+    registry: Registry,
+    lease_s: float,
+    on_claim: OnClaim,
+    review: Review,
+    within: Within | None,
 ) -> RunResult:
+    _must_be_entered_by(record, within)
     if record.status is RunStatus.COMPLETED:
         return await stored_result(store, record, registry)
     if record.status is RunStatus.CANCELLED:
@@ -253,14 +279,18 @@ async def _continue(
     standing = await read_standing(store, record.lineage, registry)
     if record.status is RunStatus.WAITING and await _still_open(store, record, standing, registry):
         return await _standing_result(store, record, standing, registry)
-    attempt = await claim_run(store, record, standing, host=host, registry=registry, lease_s=lease_s)
+    reviewed = await review(record, standing.savepoint)
+    attempt = await claim_run(
+        store, record, standing, host=host, registry=registry, lease_s=lease_s, meta=reviewed.meta
+    )
+    attempt.warnings += reviewed.warnings
     on_claim(attempt.record)
     return await _result(store, record.run_id, await play(attempt), registry)
 
 
 async def _still_open(store: Store, record: RunRecord, standing: Standing, registry: Registry) -> bool:
     waiting = await open_questions(store, record.lineage, registry.types)
-    return any(question.step >= standing.step for question in waiting)
+    return any(question.lineage != record.lineage or question.step >= standing.step for question in waiting)
 
 
 async def _standing_result(store: Store, record: RunRecord, standing: Standing, registry: Registry) -> RunResult:

@@ -10,7 +10,8 @@ from ._ambient import wall_clock_s
 from ._codec import dumps, encode, loads
 from ._digest import Domain, seal
 from ._errors import Conflict, Corrupt, Missing, Stale, Usage
-from ._events import LINEAGE_SIZE
+from ._events import LINEAGE_SIZE, read_head
+from ._nested import nested_in
 from ._portable import same
 from ._store import Row, Space, Store, Transaction
 from ._stored import get_value, put_value, read_value
@@ -35,6 +36,7 @@ def question_about(
     """A question about the call of `receipt`."""
     return Question(
         id=question_id(lineage, kind, receipt),
+        lineage=lineage,
         kind=kind,
         verdicts=choices(kind, compensation=compensation),
         effect=receipt.effect,
@@ -111,6 +113,7 @@ def _read_question(row: Row, arguments: object) -> Question:
     plain = _plain(row)
     return Question(
         id=cast("str", plain["id"]),
+        lineage=row.key[:LINEAGE_SIZE],
         kind=QuestionKind(cast("str", plain["kind"])),
         verdicts=tuple(Choice(verdict) for verdict in cast("list[str]", plain["verdicts"])),
         effect=cast("str", plain["effect"]),
@@ -175,15 +178,40 @@ async def kept_evidence(store: Store, lineage: bytes, question: str) -> tuple[by
 
 
 async def open_questions(store: Store, lineage: bytes, types: Types) -> list[Question]:
-    """The questions without a decision, oldest first."""
+    """The questions without a decision, oldest first; then those of the runs nested in the step that goes on."""
     decisions = await read_decisions(store, lineage, types)
-    return [question for question in await read_questions(store, lineage, types) if question.id not in decisions]
+    found = [question for question in await read_questions(store, lineage, types) if question.id not in decisions]
+    return [*found, *await questions_inside(store, lineage, types)]
+
+
+async def every_question(store: Store, lineage: bytes, types: Types) -> list[Question]:
+    """All questions that were ever asked by a run and by those nested in it."""
+    found = await read_questions(store, lineage, types)
+    for nested in await nested_in(store, lineage):
+        found += await every_question(store, nested.lineage, types)
+    return found
+
+
+async def questions_inside(store: Store, lineage: bytes, types: Types) -> list[Question]:
+    """The open questions of the runs nested in a run: only of those that its newest savepoint is not past."""
+    row = await store.read(Space.HEAD, lineage)
+    if row is None:
+        return []
+    found: list[Question] = []
+    for nested in await nested_in(store, lineage, since=read_head(row).point_step):
+        inner = await store.read(Space.HEAD, nested.lineage)
+        step = 0 if inner is None else read_head(inner).point_step
+        asked = await open_questions(store, nested.lineage, types)
+        found += [each for each in asked if each.lineage != nested.lineage or each.step >= step]
+    return found
 
 
 async def record_decision(
     store: Store, lineage: bytes, question: Question, decision: Decision, types: Types
 ) -> Decision:
     """Makes a decision durable. An equal repeat changes nothing and returns the first one.
+
+    `lineage` is that of the run that waits; a question of a run nested in it is answered in its own.
 
     Raises `Usage` (a verdict that the question does not offer), `Conflict` (another one stands), `NotPortable`.
     """
@@ -194,6 +222,7 @@ async def record_decision(
         raise Usage(f"{decision.choice} takes no value", next="say it in the note, or give another verdict")
     value = None if decision.value is None else encode(decision.value, f"the value of {decision.choice}")
     body = _write_decision(decision, None if value is None else value.digest)
+    lineage = question.lineage or lineage
     key = question_key(lineage, question.id)
     try:
         async with store.commit() as tx:

@@ -133,7 +133,7 @@ SURFACE: dict[str, str] = {
     "savepoint.digest": "def(value)",
     "savepoint.discard_run": "async def(store, run_id)",
     "savepoint.dumps": "def(value)",
-    "savepoint.fork_program": "async def(run_id, *, store, registry, at=, fork_id=, world=, lease_s=, on_claim=, enter=)",
+    "savepoint.fork_program": "async def(run_id, *, store, registry, at=, fork_id=, world=, lease_s=, on_claim=, review=, enter=)",
     "savepoint.hydrate": "def(point, *, store, host=, registry)",
     "savepoint.list_runs": "async def(store)",
     "savepoint.loads": "def(data, *, types=)",
@@ -141,9 +141,9 @@ SURFACE: dict[str, str] = {
     "savepoint.open_store": "def(place, *, durability=, wal=, create=, read_only=, busy_s=)",
     "savepoint.portable": "def(name, *, version=)",
     "savepoint.resumable": "def(name, *, version=, migrations=)",
-    "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=)",
+    "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=)",
     "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, meta=, "
-    "state=, caused_by=, abandon=, on_claim=)",
+    "state=, caused_by=, abandon=, on_claim=, review=, within=, also=)",
     "savepoint.same": "def(a, b)",
     "savepoint.savepoint": "async def(name, *, key=, resume=, state=, default=)",
     "savepoint.using_world": "def(world)",
@@ -174,7 +174,7 @@ SURFACE: dict[str, str] = {
     "savepoint.testing.CrashPoint": "create.before | create.after | claim.before | claim.after | settle.before | settle.after | "
     "fork.before | fork.after | enter | reply.before | reply.after | intent.before | intent.after | "
     "body.before | body.after | landed | outcome.before | outcome.after | snapshot.before | "
-    "snapshot.after | gap.before | gap.after | park.before | park.after | end.before | end.after",
+    "snapshot.after | gap.before | gap.after | park.before | park.after | end.before | end.after | land.before | land.after",
     "savepoint.testing.arm": "def(hook)",
     "savepoint.testing.count_points": "def()",
     "savepoint.testing.kill_at": "def(point, nth=)",

@@ -8,7 +8,7 @@ from savepoint._cancel import cancel_run
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import discard_run, merge_run
 from savepoint._program import get_run
-from savepoint._questions import open_questions, read_questions, record_decision
+from savepoint._questions import every_question, open_questions, record_decision
 from savepoint._run import RunRecord
 from savepoint._sqlite import SqliteStore
 
@@ -27,7 +27,7 @@ async def decide(desk: Desk, run: str, question: str, verdict: str, *, value: st
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
         record, local = await get_run(store, run_id), await read_local(store, run_id)
-        known = await understood(lambda types: read_questions(store, record.lineage, types), local)
+        known = await understood(lambda types: every_question(store, record.lineage, types), local)
         asked = _one(known, question, run_id)
         _check(asked, verdict, given=value is not None, value=answer)
         wanted = Decision(question=asked.id, choice=Choice(verdict), value=answer, note=note)
