@@ -1,15 +1,16 @@
 """Agents: what a model is told, may call, and is held to; and the fingerprint that a savepoint keeps of it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attrs import Factory, field, frozen
 
 from effects import Effect
-from savepoint import Registry, Resumable, Types, digest
+from savepoint import Resumable, Types
+from savepoint._codec import Encoded, encode
 from savepoint._errors import Usage
 
-from ._entries import TYPES
 from ._model import Model
 from ._tool import Tool
 
@@ -47,6 +48,12 @@ class Agent:
     resumables: tuple[Resumable[..., Any], ...] = ()
     types: Types = field(factory=Types)
     """portable classes that tools take or return"""
+    description: str = ""
+    """what other agents' models are told of it, where it is one of their handoffs or tools"""
+    handoffs: tuple["Agent | str", ...] = field(default=(), converter=tuple["Agent | str", ...])
+    """agents that the conversation can be handed over to; a name means the agent of that name in the entry agent's
+    graph, which is how two agents name each other
+    """
 
     known_tools: Mapping[str, Tool[..., Any]] = field(
         init=False,
@@ -58,27 +65,21 @@ class Agent:
     def instruct(self, deps: object) -> str:
         return self.instructions if isinstance(self.instructions, str) else self.instructions(deps)
 
-    def fingerprint(self, model: Model, deps: object) -> str:
-        """What its replies depend on, as 64 hexadecimal digits: part of every savepoint's identity."""
-        return digest(
+    def definition(self, model: Model, deps: object, held: Mapping[str, object] = MappingProxyType({})) -> Encoded:
+        """What its replies depend on; its digest is part of every savepoint's identity.
+
+        `held` is what the run is held to. What an agent does not have is left out, so that a later version of this
+        program, with more that an agent can have, finds the same digest.
+        """
+        names = [each if isinstance(each, str) else each.name for each in self.handoffs]
+        return encode(
             {
                 "name": self.name,
                 "instructions": self.instruct(deps),
                 "model": model.name,
                 "settings": dict(model.settings),
                 "tools": [each.definition for each in self.tools],
+                **({"handoffs": names} if names else {}),
+                **({"held": dict(held)} if held else {}),
             }
-        ).hex()
-
-    def registry(self, *resumables: Resumable[..., Any]) -> Registry:
-        """What a run of this agent can be resumed with."""
-        return Registry(
-            [*self.resumables, *resumables],
-            effects=_with_compensations((*self.tools, *self.effects)),
-            types=TYPES | self.types,
         )
-
-
-def _with_compensations(effects: Iterable[Effect[..., Any]]) -> list[Effect[..., Any]]:
-    listed = list(effects)
-    return [*listed, *(each.compensation for each in listed if each.compensation is not None)]

@@ -5,17 +5,32 @@ Pairing is by place, so an outcome is any portable value as it is: what the rece
 
 from collections.abc import Iterator, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from savepoint._errors import Corrupt
 from savepoint._types import Types, portable
 
 from ._answer import Answer, Usage, Wanted
 from ._message import AssistantMessage, Message, Messages, ToolCall, ToolMessage, UserMessage
-from ._render import Denied, Lost, render
+from ._render import Denied, Lost, Trimmed, render
 from ._secret import Secret
 
-__all__ = ["SHOWN", "TYPES", "Denied", "Lost", "Reply", "ToolCall", "User", "messages", "paired", "recorded", "render"]
+__all__ = [
+    "SHOWN",
+    "TYPES",
+    "Denied",
+    "Lost",
+    "Reply",
+    "ToolCall",
+    "Trimmed",
+    "User",
+    "messages",
+    "outcomes_of",
+    "paired",
+    "recorded",
+    "render",
+    "whole_turns",
+]
 
 SHOWN = 40_000
 """Characters of one outcome that a model is shown; the transcript keeps it whole."""
@@ -38,7 +53,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
 
 
-TYPES = Types([User, Reply, ToolCall, Denied, Lost, Answer, Wanted, Usage, Secret])
+TYPES = Types([User, Reply, ToolCall, Denied, Lost, Trimmed, Answer, Wanted, Usage, Secret])
 """What loading a transcript, or the receipt of a model's answer, may build, besides the outcomes' own classes."""
 
 
@@ -56,11 +71,22 @@ def paired(entries: Sequence[object]) -> list[str]:
     return [found for found in _walk(entries) if isinstance(found, str)]
 
 
+def whole_turns(entries: Sequence[object]) -> int:
+    """How many of the first entries a cut at their end may keep: a last reply with open calls goes, and its outcomes."""
+    for place in range(len(entries) - 1, -1, -1):
+        entry = entries[place]
+        if isinstance(entry, Reply):
+            return place if len(entries) - place - 1 < len(entry.calls) else len(entries)
+    return len(entries)
+
+
 def messages(entries: Sequence[object], *, shown: Messages | None = None, seen: int = 0) -> Messages:
     """What a model is shown of `entries`. Raises `Corrupt` where calls and outcomes do not pair.
 
-    `shown` is what it gave for the first `seen` entries of this same transcript: then only the rest is looked at.
+    Calls are shown under the place of their reply, so that no two of a session have one id. `shown` is what it gave for the first `seen` entries of this same transcript: then only the rest is looked at.
     """
+    shown = Messages() if shown is None else shown
+    replies = shown.replies
     new: list[Message] = []
     for found in _walk(entries[seen:], seen):
         match found:
@@ -69,12 +95,21 @@ def messages(entries: Sequence[object], *, shown: Messages | None = None, seen: 
             case User():
                 new.append(UserMessage(content=found.content))
             case reply, outcomes:
-                new.append(AssistantMessage(text=reply.text, calls=reply.calls))
+                calls = _placed(reply.calls, replies)
+                replies += 1
+                new.append(AssistantMessage(text=reply.text, calls=calls))
                 new += [
                     ToolMessage(call_id=call.id, text=render(outcome, SHOWN))
-                    for call, outcome in zip(reply.calls, outcomes, strict=True)
+                    for call, outcome in zip(calls, outcomes, strict=True)
                 ]
-    return (shown or Messages()).extended(new)
+    return shown.extended(new)
+
+
+def _placed(calls: tuple[ToolCall, ...], reply: int) -> tuple[ToolCall, ...]:
+    """Calls under the ids that a model is shown; in a run without a session they have them already."""
+    if not calls or calls[0].id == f"{reply}.0":
+        return calls
+    return tuple(evolve(call, id=f"{reply}.{index}") for index, call in enumerate(calls))
 
 
 def _walk(entries: Sequence[object], first: int = 0) -> Iterator[User | tuple[Reply, list[object]] | str]:
@@ -85,10 +120,11 @@ def _walk(entries: Sequence[object], first: int = 0) -> Iterator[User | tuple[Re
         entry = entries[place]
         match entry:
             case User():
+                ids = set()  # calls are numbered within a run, and a run begins with what somebody said
                 yield entry
             case Reply():
                 yield from _wrong_ids(entry, first + place, ids)
-                outcomes = _outcomes(entries, place + 1, len(entry.calls))
+                outcomes = outcomes_of(entries, place + 1, len(entry.calls))
                 yield from _open(entry, outcomes, first + place)
                 if len(outcomes) == len(entry.calls):
                     yield entry, outcomes
@@ -98,7 +134,7 @@ def _walk(entries: Sequence[object], first: int = 0) -> Iterator[User | tuple[Re
         place += 1
 
 
-def _outcomes(entries: Sequence[object], start: int, count: int) -> list[object]:
+def outcomes_of(entries: Sequence[object], start: int, count: int) -> list[object]:
     """The outcomes from `start`: a `User` or `Reply` in the place of one is the next turn, so one is missing."""
     found: list[object] = []
     for entry in entries[start : start + count]:

@@ -13,8 +13,9 @@ from savepoint._journal import Journal
 
 from ._answer import Answer, ModelError, refusals
 from ._entries import Reply, recorded
+from ._handoff import fired
 from ._model import Request
-from ._progress import Replied, Saved, TextDelta
+from ._progress import HandedOver, Replied, Saved, TextDelta
 from ._scene import SCENE, TRANSCRIPT, Scene
 from ._turn import outcomes_of
 
@@ -50,10 +51,22 @@ async def _asked(scene: Scene, request: Request) -> Answer:
 
 
 @resumable("agent/turns", version=1)
-async def take_turns(world: World, agent: str, fingerprint: str, turn: int) -> str:
-    """The rest of a run from reply number `turn` on. Returns the final text."""
+async def take_turns(world: World, agent: str, fingerprint: str, turn: int, history: int = 0, handoff: str = "") -> str:
+    """The rest of a run of `agent` from reply number `turn` on. Returns the final text.
+
+    `history` entries of the transcript are of earlier runs of the session; `handoff` is the agent that the last turn
+    handed over to, where the switch was not made yet.
+    """
     scene = SCENE.get()
+    scene.history = history
+    if not scene.is_on(agent):
+        scene.activate(agent)
+    scene.keep_definition()
     while True:
+        if handoff:
+            _switch(scene, handoff)
+            agent, handoff = handoff, ""
+        fingerprint = scene.fingerprint
         await _within_limit(scene, turn)
         transcript = world[TRANSCRIPT]
         reply = await ask_model(scene, scene.request(transcript), turn)
@@ -64,14 +77,25 @@ async def take_turns(world: World, agent: str, fingerprint: str, turn: int) -> s
         outcomes = await outcomes_of(scene, world, turn, reply)
         world[TRANSCRIPT] = transcript.extend([reply, *outcomes])
         turn += 1
+        handoff = fired(reply, scene.known_transfers).target
         await savepoint(
             "conversation/turn",
             key={"turn": turn},
-            resume=take_turns.at(agent, fingerprint, turn),
+            resume=take_turns.at(agent, fingerprint, turn, history, handoff),
             state=[TRANSCRIPT],
         )
         layer = LAYER.get()
         scene.on_event(Saved(step=layer.step if isinstance(layer, Journal) else turn))
+
+
+def _switch(scene: Scene, target: str) -> None:
+    """Completes a handoff, before the target's first turn. What fails here interrupts: the savepoint keeps the target."""
+    try:
+        scene.activate(target)
+    except Exception as error:
+        raise Stopped(error) from error
+    scene.keep_definition()
+    scene.on_event(HandedOver(agent=target))
 
 
 async def _within_limit(scene: Scene, turn: int) -> None:

@@ -54,7 +54,34 @@ class Saved:
     step: int
 
 
-Progress = Started | TextDelta | Replied | CallBegan | CallEnded | Saved
+@frozen(kw_only=True)
+class HandedOver:
+    """The conversation goes on with another agent."""
+
+    agent: str
+
+
+@frozen(kw_only=True)
+class Within:
+    """What a nested run tells."""
+
+    call_id: str
+    """the tool call that it is the body of"""
+    agent: str
+    event: "Progress"
+
+
+@frozen(kw_only=True)
+class Ended:
+    """How the attempt ended; all that is told of a run that is answered from the store."""
+
+    run_id: str
+    status: str
+    output: str | None = None
+    replayed: bool = False
+
+
+Progress = Started | TextDelta | Replied | CallBegan | CallEnded | Saved | HandedOver | Within | Ended
 OnEvent = Callable[[Progress], None]
 
 

@@ -33,12 +33,25 @@ class Lost:
     note: str
 
 
+@portable("agent/trimmed", version=1)
+@attrs.frozen(kw_only=True)
+class Trimmed:
+    """What a session keeps of an old outcome: the beginning of its text, for a model. The value itself is gone from it."""
+
+    text: str
+    length: int
+    """characters of the whole text"""
+    ref: str
+    """what `recall_tool_result` finds the whole by; empty where it was not archived"""
+
+
 def render(outcome: object, limit: int) -> str:
     """The text of `outcome` for a model, at most `limit` characters of it, then a line that says what was cut."""
-    return _bounded(_text(outcome), limit)
+    return _bounded(whole_text(outcome), limit)
 
 
-def _text(outcome: object) -> str:
+def whole_text(outcome: object) -> str:
+    """All of it: what `render` bounds."""
     match outcome:
         case str():
             return outcome
@@ -48,8 +61,16 @@ def _text(outcome: object) -> str:
             return f"Denied: {reason or 'no reason was given'}"
         case Lost(note=note):
             return f"Lost: {note}"
+        case Trimmed():
+            return _trimmed(outcome)
         case _:
             return json.dumps(_plain(outcome), ensure_ascii=False)
+
+
+def _trimmed(outcome: Trimmed) -> str:
+    rest = f"call recall_tool_result with ref {outcome.ref} for all of it" if outcome.ref else "they were not kept"
+    note = f"[{outcome.length - len(outcome.text)} of {outcome.length} characters cut here; {rest}]"
+    return f"{outcome.text}\n{note}"
 
 
 def _bounded(text: str, limit: int) -> str:

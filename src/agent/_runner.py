@@ -1,51 +1,37 @@
-"""Running agents: `run`, `resume`, `fork`, `decide`. Each is the program of the same name with the loop as the program."""
+"""Running agents: `run`, `resume`, `fork`. Each is the program of the same name with the loop as the program."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from attrs import field, frozen
+from attrs import evolve
 
-from effects._failure import Failure
-from effects._question import Choice, Decision, Question
+from effects import Idempotency
 from savepoint import Log, MemoryStore, RunResult, World, fork_program, resume_program, run_program
+from savepoint._ambient import fresh_bytes
 from savepoint._claim import LEASE_S
-from savepoint._errors import Missing, Usage
+from savepoint._errors import Conflict, Usage
+from savepoint._form import Savepoint, read_form
 from savepoint._program import find_run, get_run
-from savepoint._questions import every_question, record_decision
-from savepoint._resumable import OURS
+from savepoint._resumable import Registry
+from savepoint._review import Review, Reviewed
 from savepoint._run import IfExists, Recovery, RunRecord, RunStatus
-from savepoint._store import Store
-from savepoint._stored import get_value
+from savepoint._store import Store, Transaction
 
 from ._agent import Agent
-from ._arguments import BadArguments
-from ._entries import TYPES, User
+from ._entries import User
+from ._graph import Graph, graph_of
+from ._held import Held, Wanted, held_by
+from ._link import Begun, Link, link_of, link_to, stake_of
 from ._loop import take_turns
 from ._model import Model, resolve_model
-from ._progress import OnEvent, Started, ignore
-from ._scene import SCENE, TRANSCRIPT, Scene
+from ._nested import registry_of
+from ._progress import Ended, OnEvent, Started, ignore
+from ._result import Result, result_of
+from ._review import must_be_of, reviewing
+from ._scene import TRANSCRIPT, Scene, on_stage
+from ._session import Session
 
-
-@frozen(kw_only=True)
-class Result:
-    """How a run stands. `output` is the final text of a completed one."""
-
-    run_id: str
-    status: RunStatus
-    output: str | None = None
-    error: Failure | None = None
-    step: int = 0
-    """model replies that led to a savepoint"""
-    questions: tuple[Question, ...] = ()
-    """what a waiting run waits for"""
-    transcript: Log[Any] = field(factory=Log[Any], repr=False)
-    """of a completed run"""
-    replayed: bool = False
-    """answered from the store: nothing was run, and the input was ignored"""
-    warnings: tuple[str, ...] = ()
-    may_repeat: tuple[str, ...] = ()
-    """a fork: effects that it may do again"""
+KEEP_NOT = "delete_on_success"
 
 
 async def run(
@@ -58,41 +44,73 @@ async def run(
     deps: object = None,
     model: Model | str | None = None,
     on_event: OnEvent = ignore,
+    session_id: str | None = None,
+    session: Session | None = None,
     if_exists: IfExists | str = IfExists.RESUME,
+    resume_from: bytes | str | None = None,
+    delete_on_success: bool = False,
     recovery: Recovery | str = Recovery.REUSE,
     max_turns: int | None = None,
+    allowed_tools: Iterable[str] | None = None,
+    read_only: bool | None = None,
+    classes: Mapping[str, Idempotency | str] | None = None,
     lease_s: float = LEASE_S,
     abandon: bool = False,
 ) -> Result:
     """Runs `agent` on `input` durably. `run_id` is an idempotency key: a completed run is answered from the store.
 
-    `world` is the host: the run works in a fork of it. Without a `store` nothing outlives the process. Raises `Usage`
-    (no model, a bad id), `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`, each before anything is performed.
+    `world` is the host: the run works in a fork of it. `session_id` is the conversation that the run continues, kept in
+    the same store, or in a `session` of your own. `resume_from` is the id of a savepoint (bytes, or hexadecimal) that a
+    new run adopts whole, instead of `input`. `delete_on_success` leaves only a tombstone of a run that completed.
+    `max_turns`, `allowed_tools`, `read_only` and `classes` (idempotency classes by effect name) hold for all attempts.
+    Without a `store` nothing outlives the process. Raises `Usage` (no model, a bad id), `Held`, `Conflict`, `Missing`,
+    `NotWritable`, `Corrupt`, each before anything is performed.
     """
     store = MemoryStore() if store is None else store
-    going_on = IfExists(if_exists) in (IfExists.RESUME, IfExists.RESUME_ONLY)
-    known = await find_run(store, run_id) if run_id is not None and going_on else None
-    limit = agent.max_turns if known is None else _limit(known, agent)
-    _can_go_on(agent, known, world)
-    scene = _scene(agent, model, deps, on_event, max_turns or limit)
-    program = take_turns.at(agent.name, agent.fingerprint(scene.model, deps), 0)
-    meta: dict[str, object] = {"agent": agent.name, "input": input, "max_turns": scene.max_turns}
-    with _OnStage(scene):
-        result = await run_program(
-            program,
+    wanted = Wanted(max_turns=max_turns, allowed_tools=allowed_tools, read_only=read_only, classes=classes)
+    run_id = f"run-{fresh_bytes(6).hex()}" if run_id is None else run_id
+    policy = IfExists(if_exists)
+    scene = _scene(agent, store, model, deps, on_event)
+    _must_name(session, session_id)
+    known = await find_run(store, run_id)
+    if known is not None and policy in (IfExists.RESUME, IfExists.RESUME_ONLY):
+        link = link_of(known, store, session, session_id, scene.graph.types)
+        result = await _go_on(known, scene, world, wanted=wanted, link=link, lease_s=lease_s)
+        return _ignoring(result, known, input)
+    scene.held = Held(max_turns=agent.max_turns).changed(wanted, scene.graph)
+    scene.max_turns = scene.held.max_turns
+    _has_systems(scene.graph, world)
+    scene.activate(agent.name)
+    registry = registry_of(scene.graph, scene.held)
+    link = link_to(store, session, scene.graph.types)
+    fresh = policy is not IfExists.RESUME_ONLY and not (known is not None and policy is IfExists.FAIL)
+    begun = await link.begin(session_id) if session_id is not None and fresh else None
+    point = _point(resume_from)
+    if begun is not None and point is not None:
+        begun = await _standing_on(begun, await read_form(store, point, registry))
+    with on_stage(scene):
+        found = await run_program(
+            take_turns.at(agent.name, scene.fingerprint, 0, 0 if begun is None else len(begun.history))
+            if point is None
+            else point,
             store=store,
             run_id=run_id,
-            world=world,
-            registry=agent.registry(take_turns),
+            world=_world(world, scene.held),
+            registry=registry,
             if_exists=if_exists,
             recovery=recovery,
             lease_s=lease_s,
-            meta=meta,
-            state={TRANSCRIPT.name: Log([User(content=input)])},
+            meta=_meta(agent, input, scene.held, begun, delete_on_success=delete_on_success),
+            state={TRANSCRIPT.name: (Log[Any]() if begun is None else begun.history).extend([User(content=input)])},
             abandon=abandon,
             on_claim=lambda record: _begun(scene, record),
+            review=reviewing(scene),
+            also=_pending(link, begun, run_id),
         )
-    return await _result(store, agent, result)
+    if begun is not None:
+        found = evolve(found, warnings=(*begun.warnings, *found.warnings))
+    result = await _finished(scene, link, found, registry)
+    return result if point is None or not input else evolve(result, input_ignored=True)
 
 
 async def resume(
@@ -104,26 +122,25 @@ async def resume(
     deps: object = None,
     model: Model | str | None = None,
     on_event: OnEvent = ignore,
+    session: Session | None = None,
+    strict: bool | None = None,
     max_turns: int | None = None,
+    allowed_tools: Iterable[str] | None = None,
+    read_only: bool | None = None,
+    classes: Mapping[str, Idempotency | str] | None = None,
     lease_s: float = LEASE_S,
 ) -> Result:
-    """Continues a stopped run in this process. `deps`, handlers and the model are given again.
+    """Continues a stopped run in this process. `deps`, handlers, the model and a `session` of yours are given again.
 
-    A waiting run whose questions are open stays waiting. Raises `Missing`, `Held`, `Conflict`, `Corrupt`, `Foreign`.
+    What the run was held to at its start holds; what is given here replaces it, and is recorded. An agent that changed
+    since the savepoint is reported in `warnings`, and refused where `strict` (default: where the run is). A waiting run
+    whose questions are open stays waiting. Raises `Missing`, `Held`, `Conflict`, `Usage`, `Corrupt`, `Foreign`.
     """
     record = await get_run(store, run_id)
-    _can_go_on(agent, record, world)
-    scene = _scene(agent, model, deps, on_event, max_turns or _limit(record, agent))
-    with _OnStage(scene):
-        result = await resume_program(
-            run_id,
-            store=store,
-            world=world,
-            registry=agent.registry(take_turns),
-            lease_s=lease_s,
-            on_claim=lambda record: _begun(scene, record),
-        )
-    return await _result(store, agent, result)
+    scene = _scene(agent, store, model, deps, on_event)
+    wanted = Wanted(max_turns=max_turns, allowed_tools=allowed_tools, read_only=read_only, classes=classes)
+    link = link_of(record, store, session, None, scene.graph.types)
+    return await _go_on(record, scene, world, wanted=wanted, link=link, lease_s=lease_s, strict=strict)
 
 
 async def fork(
@@ -142,100 +159,164 @@ async def fork(
 ) -> Result:
     """A new run from savepoint `at` (a step, the newest by default) of another one; runs to its end unless not `enter`.
 
-    It has no receipts: calls after the savepoint are made anew (`may_repeat`). Raises `Missing` (no such savepoint).
+    It has no receipts: calls after the savepoint are made anew (`may_repeat`). It lands in no session: conversations do
+    not branch. Raises `Missing` (no such savepoint).
     """
     record = await get_run(store, run_id)
-    _same_agent(record, agent)
-    _has_systems(agent, world)
-    scene = _scene(agent, model, deps, on_event, _limit(record, agent))
-    with _OnStage(scene):
-        result = await fork_program(
+    scene = _scene(agent, store, model, deps, on_event)
+    must_be_of(record, scene)
+    _has_systems(scene.graph, world)
+    held = held_by(record, scene.graph)
+    registry = registry_of(scene.graph, held)
+    with on_stage(scene):
+        found = await fork_program(
             run_id,
             store=store,
-            registry=agent.registry(take_turns),
+            registry=registry,
             at=at,
             fork_id=fork_id,
-            world=world,
+            world=_world(world, held),
             lease_s=lease_s,
-            on_claim=lambda record: _begun(scene, record),
+            on_claim=lambda forked: _begun(scene, forked),
+            review=_without_session(reviewing(scene)),
             enter=enter,
         )
-    return await _result(store, agent, result)
+    return await _told(scene, await result_of(store, found, registry.types))
 
 
-async def decide(
-    run_id: str,
-    question: Question | str,
-    verdict: Choice | str,
+async def _go_on(
+    record: RunRecord,
+    scene: Scene,
+    world: World | None,
     *,
-    store: Store,
-    value: object = None,
-    note: str = "",
-    by: str = "person",
-    agent: Agent | None = None,
-) -> Decision:
-    """Answers a question (or its id) of a waiting run, durably; `resume` then goes on. The first answer stands.
-
-    `value`: the result that a `performed` call had, the arguments of an `edit` (checked where the `agent` is given), the
-    number of a `grant`. Raises `Missing`, `Usage` (a verdict that the question does not offer, a value that does not
-    fit), `Conflict` (it was answered otherwise).
-    """
-    question = question.id if isinstance(question, Question) else question
-    record = await get_run(store, run_id)
-    types = OURS | TYPES if agent is None else agent.registry().types
-    questions = {each.id: each for each in await every_question(store, record.lineage, types)}
-    if question not in questions:
-        known = ", ".join(questions) or "none"
-        raise Missing(f"run {run_id} has no question {question}", next=f"its questions: {known}")
-    try:
-        choice = Choice(verdict)
-    except ValueError:
-        offered = ", ".join(questions[question].verdicts)
-        raise Usage(f"{verdict!r} is not a verdict", next=f"one of: {offered}") from None
-    if choice is Choice.EDIT and agent is not None:
-        _must_fit(agent, questions[question].effect, value)
-    decision = Decision(question=question, choice=choice, value=value, note=note, by=by)
-    return await record_decision(store, record.lineage, questions[question], decision, types)
-
-
-def _must_fit(agent: Agent, name: str, arguments: object) -> None:
-    """Raises `Usage` where a tool cannot be called with the arguments of an `edit`."""
-    tool = agent.known_tools.get(name)
-    try:
-        if tool is not None:
-            tool.parse(json.dumps(arguments))
-    except (BadArguments, TypeError, ValueError) as error:
-        raise Usage(f"{name} cannot be called so: {error}", next="give all its arguments as one JSON object") from None
-
-
-def _scene(agent: Agent, model: Model | str | None, deps: object, on_event: OnEvent, max_turns: int) -> Scene:
-    chosen = resolve_model(model) if isinstance(model, str) else model or agent.model
-    if chosen is None:
-        raise Usage(
-            f"agent {agent.name} has no model", next="give it one (Agent(model=...)), or pass model= (openai:NAME, ...)"
+    wanted: Wanted,
+    link: Link,
+    lease_s: float,
+    strict: bool | None = None,
+) -> Result:
+    """Continues a run that exists, or answers for it from the store."""
+    renamed = ""
+    if record.status is not RunStatus.COMPLETED:
+        must_be_of(record, scene)
+        _has_systems(scene.graph, world)
+    elif record.meta.get("agent") != scene.graph.entry.name:
+        # Finished work does not fail because somebody renamed what did it.
+        renamed = f"run {record.run_id} was one of agent {record.meta.get('agent')!r}, which is not here any more"
+    held = held_by(record, scene.graph).changed(wanted, scene.graph)
+    registry = registry_of(scene.graph, held)
+    with on_stage(scene):
+        found = await resume_program(
+            record.run_id,
+            store=scene.store,
+            world=_world(world, held),
+            registry=registry,
+            lease_s=lease_s,
+            on_claim=lambda claimed: _begun(scene, claimed),
+            review=reviewing(scene, wanted=wanted, link=link, strict=strict),
         )
-    return Scene(
-        agent=agent,
-        model=chosen,
+    if renamed:
+        found = evolve(found, warnings=(*found.warnings, renamed))
+    return await _finished(scene, link, found, registry)
+
+
+async def _finished(scene: Scene, link: Link, found: RunResult, registry: Registry) -> Result:
+    """Lands a completed run in its session, then lets go of its record where that was asked for; in this order."""
+    record = await get_run(scene.store, found.run_id)
+    result = await result_of(scene.store, found, registry.types)
+    if found.status is RunStatus.COMPLETED and not record.removed:
+        stake = stake_of(record)
+        warning = "" if stake is None else await link.land(record, stake)
+        if warning:
+            result = evolve(result, warnings=(*result.warnings, warning))
+        elif record.meta.get(KEEP_NOT):
+            from savepoint._remove_run import remove_run
+
+            await remove_run(scene.store, record.run_id)
+    return await _told(scene, result)
+
+
+async def _told(scene: Scene, result: Result) -> Result:
+    ended = Ended(run_id=result.run_id, status=result.status.value, output=result.output, replayed=result.replayed)
+    scene.on_event(ended)
+    return result
+
+
+def _ignoring(result: Result, record: RunRecord, said: str) -> Result:
+    """Says that a run which exists did not take the new input. No input, or the one that it has, is not ignored."""
+    if not said or said == record.meta.get("input"):
+        return result
+    why = f"run {record.run_id} exists, so its own input counts, and the one given now was ignored"
+    return evolve(result, input_ignored=True, warnings=(*result.warnings, why))
+
+
+def _scene(agent: Agent, store: Store, model: Model | str | None, deps: object, on_event: OnEvent) -> Scene:
+    graph = graph_of(agent)
+    scene = Scene(
+        graph=graph,
+        given=resolve_model(model) if isinstance(model, str) else model,
+        store=store,
         deps=deps,
-        run_id="",
         on_event=on_event,
-        max_turns=max_turns,
-        specs=tuple(each.spec for each in agent.tools),
+        held=Held(max_turns=agent.max_turns),
+    )
+    scene.model_of(agent)  # raises where there is none
+    return scene
+
+
+def _must_name(session: Session | None, session_id: str | None) -> None:
+    if session is not None and session_id is None:
+        raise Usage("session= without session_id=", next="name the conversation: session_id='u1'")
+
+
+def _world(world: World | None, held: Held) -> World | None:
+    return world.only_read() if world is not None and held.read_only else world
+
+
+def _meta(agent: Agent, said: str, held: Held, begun: Begun | None, *, delete_on_success: bool) -> dict[str, object]:
+    session = {} if begun is None else begun.stake.meta
+    return {"agent": agent.name, "input": said, **held.meta, **session} | (
+        {KEEP_NOT: True} if delete_on_success else {}
     )
 
 
-class _OnStage:
-    """The scene of the block."""
+def _pending(link: Link, begun: Begun | None, run_id: str) -> Any:
+    """The row that says that the run is to land in its session, for the commit that creates it."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def rows(tx: Transaction) -> None:
+        if begun is not None and link.own is not None:
+            link.own.pending(tx, begun.stake.session_id, run_id)
 
-    def __enter__(self) -> None:
-        self._token = SCENE.set(self._scene)
+    return rows
 
-    def __exit__(self, *_: object) -> None:
-        SCENE.reset(self._token)
+
+def _point(resume_from: bytes | str | None) -> bytes | None:
+    if not isinstance(resume_from, str):
+        return resume_from
+    try:
+        return bytes.fromhex(resume_from)
+    except ValueError:
+        raise Usage(f"{resume_from!r} is not the id of a savepoint", next="savepoint show RUN lists them") from None
+
+
+async def _standing_on(begun: Begun, savepoint: Savepoint) -> Begun:
+    """A savepoint from elsewhere can only go on with a session that its transcript begins with. Raises `Conflict`."""
+    transcript = cast("Log[Any]", savepoint.state.get(TRANSCRIPT.name, Log()))
+    size, session_id = len(begun.history), begun.stake.session_id
+    if size > len(transcript) or transcript.root_at(size) != begun.history.root:
+        raise Conflict(
+            f"the savepoint's transcript does not begin with session {session_id}",
+            next="adopt it without a session, or in a new one",
+        )
+    return begun
+
+
+def _without_session(review: Review) -> Review:
+    async def reviewed(record: RunRecord, savepoint: Savepoint) -> Reviewed:
+        found = await review(record, savepoint)
+        meta = dict(record.meta if found.meta is None else found.meta)
+        return evolve(found, meta={k: v for k, v in meta.items() if k not in ("session", KEEP_NOT, "widened")})
+
+    return reviewed
 
 
 def _begun(scene: Scene, record: RunRecord) -> None:
@@ -246,53 +327,11 @@ def _begun(scene: Scene, record: RunRecord) -> None:
     scene.on_event(Started(run_id=record.run_id, resumed_from=record.resumed_from, may_repeat=may_repeat))
 
 
-def _can_go_on(agent: Agent, known: RunRecord | None, world: World | None) -> None:
-    """Refuses another agent than the run's own, and a world without what its tools need. A completed run needs none."""
-    if known is not None:
-        _same_agent(known, agent)
-    if known is None or known.status is not RunStatus.COMPLETED:
-        _has_systems(agent, world)
-
-
-def _has_systems(agent: Agent, world: World | None) -> None:
+def _has_systems(graph: Graph, world: World | None) -> None:
     held = () if world is None else world.systems
-    for name in agent.systems:
+    for name, agent in graph.systems.items():
         if name not in held:
             raise Usage(
-                f"agent {agent.name} needs a world with the system {name!r}",
+                f"agent {agent} needs a world with the system {name!r}",
                 next="pass world=World({...}), or --workspace DIR on the command line",
             )
-
-
-def _limit(record: RunRecord, agent: Agent) -> int:
-    stored = record.meta.get("max_turns")
-    return stored if isinstance(stored, int) else agent.max_turns
-
-
-def _same_agent(record: RunRecord, agent: Agent) -> None:
-    name = record.meta.get("agent")
-    if name != agent.name:
-        raise Usage(
-            f"run {record.run_id} is one of agent {name!r}, not of {agent.name!r}",
-            next="pass the agent that it started with",
-        )
-
-
-async def _result(store: Store, agent: Agent, result: RunResult) -> Result:
-    record = await find_run(store, result.run_id)
-    transcript: Log[Any] = Log()
-    if record is not None and record.state is not None:
-        state: Mapping[str, Any] = await get_value(store, record.state, agent.registry().types)
-        transcript = state.get(TRANSCRIPT.name, transcript)
-    return Result(
-        run_id=result.run_id,
-        status=result.status,
-        output=result.value if isinstance(result.value, str) else None,
-        error=result.error,
-        step=result.step,
-        questions=result.questions,
-        transcript=transcript,
-        replayed=result.replayed,
-        warnings=result.warnings,
-        may_repeat=result.may_repeat,
-    )

@@ -26,6 +26,7 @@ from ._answer import Answer, Wanted, refusals
 from ._arguments import BadArguments
 from ._context import Context, in_context
 from ._entries import SHOWN, Denied, Lost, Reply, render
+from ._handoff import Fired, fired
 from ._message import ToolCall
 from ._progress import CallBegan, CallEnded
 from ._scene import Scene
@@ -77,7 +78,8 @@ Step = Planned | Settled
 
 async def outcomes_of(scene: Scene, world: World, turn: int, reply: Reply) -> list[object]:
     """Performs the calls of `reply`; one outcome each, in their order. Raises `Parked`, `Superseded`, `Halted`."""
-    steps = [_read(scene, index, call) for index, call in enumerate(reply.calls)]
+    transfer = fired(reply, scene.known_transfers)
+    steps = [_read(scene, index, call, transfer) for index, call in enumerate(reply.calls)]
     layer = LAYER.get()
     journal = layer if isinstance(layer, Journal) else None
     if journal is not None:
@@ -91,9 +93,13 @@ async def outcomes_of(scene: Scene, world: World, turn: int, reply: Reply) -> li
     return outcomes
 
 
-def _read(scene: Scene, index: int, call: ToolCall) -> Step:
+def _read(scene: Scene, index: int, call: ToolCall, transfer: Fired) -> Step:
     known = scene.agent.known_tools
     tool = known.get(call.tool)
+    if call.tool in transfer.known:
+        return Settled(call=call, outcome=transfer.outcome(index, call.tool))
+    if tool is not None and not scene.held.allows(call.tool):
+        return Settled(call=call, outcome=Denied(reason=f"{call.tool} is not allowed in this run"))
     try:
         if tool is not None:
             return Planned(index=index, call=call, tool=tool, arguments=tool.parse(call.arguments))
@@ -126,7 +132,7 @@ def _subject(journal: Journal, step: Planned) -> Receipt | None:
     passage = step.passage(journal)
     receipt = passage.receipt
     doubtful = receipt is not None and receipt.idempotency.doubtful and receipt.status is Status.INTENDED
-    if doubtful or journal.verdict(step.tool, receipt) is not Verdict.DO:
+    if doubtful or journal.verdict(passage.effect, receipt) is not Verdict.DO:
         return None
     return passage.new(Status.WITHDRAWN, tried=passage.tried)
 
@@ -167,7 +173,9 @@ async def _begin(journal: Journal, batch: Sequence[Step]) -> None:
     intending = [
         step
         for step in batch
-        if isinstance(step, Planned) and (step.tool.idempotency.doubtful or step.approved) and not is_handled(step.tool)
+        if isinstance(step, Planned)
+        and (journal.held(step.tool).idempotency.doubtful or step.approved)
+        and not is_handled(step.tool)
     ]
     passages = [step.passage(journal) for step in intending]
     await journal.begin_reply([passage for passage in passages if passage.receipt is None])

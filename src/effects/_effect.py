@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
-from attrs import Factory, define, field, setters
+from attrs import Factory, define, evolve, field, setters
 
 from ._call import Call
 from ._errors import BadCall, BadDeclaration
@@ -134,6 +134,25 @@ class Effect(Generic[P, R]):
         )
         self.compensation = declare(fn)
         return self.compensation
+
+    def reclassified(self, idempotency: Idempotency) -> "Effect[P, R]":
+        """This effect as one run holds it: with another class, the same name and body. Raises `BadDeclaration`."""
+        if Idempotency.PURE in (self.idempotency, idempotency):
+            raise _mistake(self.name, "is pure, or would be: it leaves no receipts", "give it one of the other classes")
+        _check_time(self.name, idempotency, "window_s", self.window_s if idempotency is Idempotency.KEYED else None,
+                    (Idempotency.KEYED,))  # fmt: skip
+        again = evolve(
+            self,
+            idempotency=idempotency,
+            writes_world=self.writes_world and idempotency.outside,
+            ambiguous=(self.ambiguous or AMBIGUOUS) if idempotency.doubtful else (),
+            window_s=self.window_s if idempotency is Idempotency.KEYED else None,
+            settles_within_s=self.settles_within_s if idempotency.doubtful else None,
+            max_age_s=self.max_age_s if idempotency is Idempotency.READ else None,
+        )
+        if idempotency.doubtful:
+            again.prober, again.compensation = self.prober, self.compensation
+        return again
 
     def _only_doubtful(self, what: str, *, taken: bool) -> None:
         if not self.idempotency.doubtful:

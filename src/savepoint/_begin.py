@@ -76,7 +76,13 @@ async def create(
         claim.release()
         raise
     journal = Journal(
-        store=store, writer=writer, claim=claim, world=World(), types=registry.types, lookup=registry.effect
+        store=store,
+        writer=writer,
+        claim=claim,
+        world=World(),
+        types=registry.types,
+        lookup=registry.effect,
+        held=registry.held,
     )
     return Attempt(
         store=store, registry=registry, record=record, claim=claim, journal=journal, host=host, savepoint=savepoint,
@@ -155,6 +161,7 @@ async def claim_run(
         world=World(),
         types=registry.types,
         lookup=registry.effect,
+        held=registry.held,
         strict=record.recovery is Recovery.STRICT,
         step=standing.step,
         forked=standing.past.forked,

@@ -76,6 +76,8 @@ class Journal:
     """a gap is being passed: calls wait for it, so that each lies on one side of the savepoint"""
     lookup: Callable[[str], Effect[..., Any] | None] = field(default=lambda _: None)
     """the registered effect of a name, for its compensation"""
+    held: Callable[[Effect[..., Any]], Effect[..., Any]] = field(default=lambda effect: effect)
+    """an effect as this run holds it: its class may be another one here"""
     _unsure: dict[tuple[int, bytes], Receipt] = field(factory=dict[tuple[int, bytes], Receipt], init=False)
     """earlier changes of the world that the fork does not contain and that were not done again yet"""
 
@@ -245,6 +247,18 @@ class Journal:
             ids = encode(plain_ids(taken))
             await self.durable(SNAPSHOT, [*outcome, Snapshotted(world=ids.digest)], values=[*values, ids])
             self.base = taken
+
+    async def put_back(self) -> Sequence[str]:
+        """Undoes what a body changed in a read-only world, where it ran alone; returns the paths."""
+        try:
+            taken = await self.world.snapshot(self.store.contents)
+            if taken == self.base:
+                return ()
+            changes = await self.world.diff(self.store.contents, self.base, taken)
+            await self.world.apply(self.store.contents, taken, self.base)
+        except SavepointError as error:
+            raise Halted(error) from error
+        return [f"{name}: {change.path}" for name, found in changes.items() for change in found]
 
     async def park(self, asking: Sequence[Asking], events: Sequence[Event] = (), **more: Any) -> NoReturn:
         """Asks: the questions and what led to them in one commit; from here on no body is entered."""

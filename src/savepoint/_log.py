@@ -209,18 +209,28 @@ class Segment:
 
 def segments(log: Log[Any], since: int) -> list[Segment]:
     """The elements from `since` on, in segments that follow one another."""
-    starts = range(since, len(log), SEGMENT)
-    return [_segment(log, start, min(start + SEGMENT, len(log))) for start in starts]
+    return [_segment_of(log, start, min(start + SEGMENT, len(log))) for start in range(since, len(log), SEGMENT)]
 
 
-def _segment(log: Log[Any], start: int, end: int) -> Segment:
-    elements = tuple(log.encoded_at(position) for position in range(start, end))
+def segments_after(root: bytes, elements: Sequence[Encoded]) -> list[Segment]:
+    """What continues the log that ends at `root`, which needs not be loaded, in segments that follow one another."""
+    roots = chained(Domain.LOG, root, [element.digest for element in elements])
+    cuts = [(start, min(start + SEGMENT, len(elements))) for start in range(0, len(elements), SEGMENT)]
+    return [_segment(roots[start], elements[start:end], roots[end]) for start, end in cuts]
+
+
+def _segment_of(log: Log[Any], start: int, end: int) -> Segment:
+    elements = [log.encoded_at(position) for position in range(start, end)]
+    return _segment(log.root_at(start), elements, log.root_at(end))
+
+
+def _segment(before: bytes, elements: Sequence[Encoded], root: bytes) -> Segment:
     parts = [_tagged_item(e.body) if len(e.body) <= INLINE else octets(e.digest) for e in elements]
     return Segment(
-        root=log.root_at(end),
-        body=log.root_at(start) + head(ARRAY, end - start) + b"".join(parts),
+        root=root,
+        body=before + head(ARRAY, len(elements)) + b"".join(parts),
         objects=tuple({e.digest: e.body for e in elements if len(e.body) > INLINE}.items()),
-        elements=elements,
+        elements=tuple(elements),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from effects import Call, ConcurrentCalls, CurrentCall, Idempotency, NotPerformed
+from effects import Call, ConcurrentCalls, CurrentCall, Idempotency, NotPerformed, Refused
 from effects._call import CURRENT
 from effects._divergence import changes_decisions, guarded_levels
 from effects._failure import error_of, failure_of
@@ -20,7 +20,7 @@ from ._crashpoint import CrashPoint, reach
 from ._errors import NotPortable
 from ._events import Called, Event
 from ._frame import Frame, in_frame
-from ._recall import recall
+from ._recall import LOST_NOTE, recall
 from ._tries import perform
 from ._writer import INTENT, OUTCOME, Also
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Body = Callable[[], Awaitable[object]]
 _UNDONE = frozenset({Idempotency.CONTAINED, Idempotency.COMPOSITE})
 """What a body of these classes did inside the world is done again where a fork lacks it."""
+SHOWN = 5
+"""Paths that an error lists."""
 INLINE_ARGUMENTS = 512
 """Bytes of arguments that stand in the receipt itself."""
 
@@ -66,11 +68,11 @@ class Passage:
         self.step = journal.step
         """of the call: a gap that was passed while its body ran does not move it"""
         self.call = call
-        self.effect = call.effect
+        self.effect = journal.held(call.effect)
         self.key = key
         self.frame = frame
         self.arguments = arguments
-        self.idempotency = idempotency or call.effect.idempotency
+        self.idempotency = idempotency or self.effect.idempotency
         self.inner = frame.inside(key, self.idempotency)
         self.receipt = journal.receipt(key)
         """what was known when the call was made"""
@@ -152,7 +154,8 @@ class Passage:
 
     async def _through_the_gate(self, body: Body) -> tuple[object, Exception | None]:
         journal = self.journal
-        gate, entry = journal.gate, (self.key, self.effect.writes_world and bool(journal.world.systems))
+        world = journal.world
+        gate, entry = journal.gate, (self.key, (self.effect.writes_world or world.read_only) and bool(world.systems))
         if gate.blocks(self.key, alone=entry[1]):
             with journal.guard.held(self.inner):
                 await gate.enter(entry)
@@ -175,6 +178,8 @@ class Passage:
             value, raised = await perform(self, body), None
         except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
             value, raised = None, error
+        if journal.world.read_only and self.idempotency is not Idempotency.COMPOSITE:
+            raised = await self._only_reads(raised)
         try:
             await journal.guarded(self.inner, (self.key,))
         except asyncio.CancelledError:
@@ -182,6 +187,16 @@ class Passage:
                 self._land_result(value, raised)  # what is known must not become a doubt
             raise
         return self._land_result(value, raised)
+
+    async def _only_reads(self, raised: Exception | None) -> Exception | None:
+        """In a read-only world a body's changes are undone; one that does nothing else has failed by them."""
+        changed = await self.journal.put_back()
+        if not changed:
+            return raised
+        if self.idempotency.outside:
+            self.inner.note, self.frame.lost = LOST_NOTE, True
+            return raised
+        return Refused(self.effect.name, f"the world of this run is read-only; undone: {', '.join(changed[:SHOWN])}")
 
     async def intend(self) -> None:
         """Makes the intent durable where the class needs one. A decision `redo` is consumed by the next try's intent."""

@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from attrs import Factory, field, frozen
 
-from effects import Effect
+from effects import Effect, Idempotency
 from effects._failure import Failure
 
 from ._errors import Foreign, Newer, Usage
@@ -145,7 +146,8 @@ def resumable(
 class Registry:
     """What a program can be resumed with: resumables, the effects whose receipts it may meet, portable classes.
 
-    An explicit value, made where the program starts. Duplicate names fail here.
+    An explicit value, made where the program starts. `classes` are the idempotency classes that effects have in this
+    run instead of their own, by effect name. Duplicate names fail here.
     """
 
     def __init__(
@@ -154,10 +156,12 @@ class Registry:
         *,
         effects: Iterable[Effect[..., Any]] = (),
         types: Types | None = None,
+        classes: Mapping[str, Idempotency] = MappingProxyType({}),
     ) -> None:
         self._resumables = {item.name: item for item in _unique(resumables, "resumable")}
         self._effects = {item.name: item for item in _unique(effects, "effect")}
         self._given = types or Types()
+        self.classes = classes
         self.types = OURS | self._given
 
     def resumable(self, name: str) -> Resumable[..., Any]:
@@ -172,13 +176,21 @@ class Registry:
 
     def effect(self, name: str) -> Effect[..., Any] | None:
         """The effect of this name, if it is registered: needed for its probe and its compensation."""
-        return self._effects.get(name)
+        found = self._effects.get(name)
+        return None if found is None else self.held(found)
+
+    def held(self, effect: Effect[..., Any]) -> Effect[..., Any]:
+        """The effect as this run holds it. Raises `effects.BadDeclaration` where it cannot have the class."""
+        wanted = self.classes.get(effect.name, effect.idempotency) if self.classes else effect.idempotency
+        return effect if wanted is effect.idempotency else effect.reclassified(wanted)
 
     def including(self, extra: Resumable[..., Any]) -> "Registry":
         """This registry, and `extra` if it is not in it yet."""
         if self._resumables.get(extra.name) is extra:
             return self
-        return Registry([*self._resumables.values(), extra], effects=self._effects.values(), types=self._given)
+        return Registry(
+            [*self._resumables.values(), extra], effects=self._effects.values(), types=self._given, classes=self.classes
+        )
 
 
 class _Named(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ._codec import Encoded, decode, decode_all, named_logs, names_logs
-from ._log import EMPTY_ROOT, Log, read_segments, segments
+from ._log import EMPTY_ROOT, Log, Segment, read_segments, segments, segments_after
 from ._shelf import shelf_of
 from ._store import Kind, Store, Transaction
 from ._types import Types
@@ -39,6 +39,14 @@ def put_log(tx: Transaction, log: Log[Any], store: Store) -> Callable[[], None]:
     return _noting([log] if _put_log(tx, log, store, frozenset()) else [], store)
 
 
+def put_elements(tx: Transaction, root: bytes, elements: Sequence[Encoded], store: Store) -> bytes:
+    """Adds elements behind the stored log that ends at `root`, which is not read; returns the root of the longer log."""
+    for segment in segments_after(root, elements):
+        _put_segment(tx, segment, store, frozenset())
+        root = segment.root
+    return root
+
+
 def _noting(logs: Sequence[Log[Any]], store: Store) -> Callable[[], None]:
     def durable() -> None:
         for log in logs:
@@ -54,15 +62,19 @@ def _nothing() -> None:
 
 def _put_log(tx: Transaction, log: Log[Any], store: Store, known: AbstractSet[bytes]) -> bool:
     for segment in segments(log, log.stored(store)):
-        for element in segment.elements:
-            for inner in element.logs:
-                # Written whole where it is not stored yet; it is marked with the log that holds it, not on its own.
-                _put_log(tx, inner, store, known)
-        for name, body in segment.objects:
-            if name not in known:
-                tx.put(name, body)
-        tx.put(segment.root, segment.body, Kind.SEGMENT)
+        _put_segment(tx, segment, store, known)
     return len(log) > 0
+
+
+def _put_segment(tx: Transaction, segment: Segment, store: Store, known: AbstractSet[bytes]) -> None:
+    for element in segment.elements:
+        for inner in element.logs:
+            # Written whole where it is not stored yet; it is marked with the log that holds it, not on its own.
+            _put_log(tx, inner, store, known)
+    for name, body in segment.objects:
+        if name not in known:
+            tx.put(name, body)
+    tx.put(segment.root, segment.body, Kind.SEGMENT)
 
 
 async def get_value(store: Store, name: bytes, types: Types) -> Any:

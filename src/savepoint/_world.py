@@ -56,11 +56,19 @@ EMPTY: Snapshot = MappingProxyType({})
 
 
 class World:
-    """Named systems and cells. A world made here is a host; `fork` makes isolated children."""
+    """Named systems and cells. A world made here is a host; `fork` makes isolated children.
+
+    In a `read_only` one, and its forks, what a body of a run changed is undone before its outcome is recorded.
+    """
 
     def __init__(
-        self, systems: Mapping[str, System] = MappingProxyType({}), *, cells: Iterable[Cell[Any]] = ()
+        self,
+        systems: Mapping[str, System] = MappingProxyType({}),
+        *,
+        cells: Iterable[Cell[Any]] = (),
+        read_only: bool = False,
     ) -> None:
+        self.read_only = read_only
         self._systems = dict(sorted(systems.items()))
         self._cells: dict[str, Any] = {}
         self._declared: dict[str, Cell[Any]] = {}
@@ -151,7 +159,7 @@ class World:
         except BaseException as error:
             await _discard_all(made.values(), error)
             raise
-        child = World(made)
+        child = World(made, read_only=self.read_only)
         child._cells = {name: v if is_immutable(v) else normalise(v, name) for name, v in self._cells.items()}
         child._declared = dict(self._declared)
         return child
@@ -188,6 +196,12 @@ class World:
         if clashes:
             raise MergeConflict("world", clashes)
         return {name: await system.apply(contents, before, after) for name, system, before, after in changed}
+
+    def only_read(self) -> "World":
+        """The same systems, read-only for what is forked from here."""
+        view = World(self._systems, read_only=True)
+        view._cells, view._declared = self._cells, self._declared
+        return view
 
     async def discard(self) -> None:
         """Ends a fork; repeating it is a no-op. Raises `Usage` for a host, what one system raises after the others."""

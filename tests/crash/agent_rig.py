@@ -20,6 +20,7 @@ from sabotage import SABOTAGES
 import agent
 from agent import Agent, Result, Tool
 from agent._entries import paired
+from agent._nested import registry_for
 from effects import Idempotency, handler
 from effects._question import Question, QuestionKind
 from effects._receipt import Receipt, Status
@@ -85,7 +86,7 @@ async def _attempt(request: Json, place: Path) -> Json:
             "answered": await _answer(store, worker, request, task) if request.get("answer") else [],
         }
         report["decided"] = [await _decide(store, worker, *each) for each in request.get("decide", ())]
-        report |= await once_answered(store, RUN, worker.registry())
+        report |= await once_answered(store, RUN, registry_for(worker))
         if request.get("only_decide"):
             return report
         with handler(agents.post, _forward) if task.handled else contextlib.nullcontext():
@@ -139,7 +140,7 @@ def _replied(receipts: Mapping[str, Receipt]) -> list[int]:
 
 async def _open(store: SqliteStore, worker: Agent) -> list[Question]:
     record = await find_run(store, RUN)
-    return [] if record is None else await open_questions(store, record.lineage, worker.registry().types)
+    return [] if record is None else await open_questions(store, record.lineage, registry_for(worker).types)
 
 
 async def _answer(store: SqliteStore, worker: Agent, request: Json, task: Task) -> list[tuple[str, str]]:
@@ -200,7 +201,7 @@ async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
         report["ended"] = await at_end(
             store,
             record,
-            worker.registry(agent._runner.take_turns),
+            registry_for(worker),
             value=[result.output, list(result.transcript)],
             shown=_shower(store),
             renamed=renaming,

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from law_kills import RECOVERY, WAL, Kills, few
 
+from agent._nested import registry_for
 from effects._question import QuestionKind
 from savepoint import open_store
 from savepoint._program import find_run
@@ -74,7 +75,7 @@ class Told:
         return asyncio.run(self._granted())
 
     async def _granted(self) -> int:
-        registry = agent_for(TASKS[TASK]).registry()
+        registry = registry_for(agent_for(TASKS[TASK]))
         async with open_store(self.place / "store", durability="process", wal=self.wal) as store:
             record = await find_run(store, "run")
             decided = [] if record is None else await decided_questions(store, record, registry)

@@ -67,8 +67,8 @@ SURFACE: dict[str, str] = {
     "effects.Compensated": "Exception(effect)",
     "effects.ConcurrentCalls": "Exception(effect, running)",
     "effects.CurrentCall": "class(*, call, keyed, attempt, tried)",
-    "effects.Effect": "class(*, name, version, idempotency, writes_world, ambiguous, raises, window_s, settles_within_s, "
-    "max_age_s, identity, body, signature)",
+    "effects.Effect": "class(*, name, version, idempotency, writes_world, ambiguous, raises, window_s, "
+    "settles_within_s, max_age_s, identity, body, signature)",
     "effects.EffectError": "Exception(message, *, next=)",
     "effects.Fault": "class(*, effect, error, nth=, answered=)",
     "effects.Forward": "_CallableGenericAlias",
@@ -118,7 +118,7 @@ SURFACE: dict[str, str] = {
     "savepoint.NotPortable": "Exception(path, what, *, next=)",
     "savepoint.NotWritable": "Exception(message, *, next=)",
     "savepoint.Point": "class(*, name, key, resume, state, world, default, end=, _consumed=)",
-    "savepoint.Registry": "class(resumables=, *, effects=, types=)",
+    "savepoint.Registry": "class(resumables=, *, effects=, types=, classes=)",
     "savepoint.Resumable": "class(*, name, version, function, migrations=)",
     "savepoint.Revived": "class(*, savepoint, world)",
     "savepoint.RunResult": "class(*, run_id, status, value=, error=, step=, questions=, replayed=, warnings=, may_repeat=)",
@@ -127,13 +127,14 @@ SURFACE: dict[str, str] = {
     "savepoint.Types": "class(classes=, *, migrations=)",
     "savepoint.Usage": "Exception(message, *, next=)",
     "savepoint.Workspace": "class(path, *, exclude=)",
-    "savepoint.World": "class(systems=, *, cells=)",
+    "savepoint.World": "class(systems=, *, cells=, read_only=)",
     "savepoint.at_savepoint": "def(handle, *, name=)",
     "savepoint.cancel_run": "async def(store, run_id)",
     "savepoint.digest": "def(value)",
     "savepoint.discard_run": "async def(store, run_id)",
     "savepoint.dumps": "def(value)",
-    "savepoint.fork_program": "async def(run_id, *, store, registry, at=, fork_id=, world=, lease_s=, on_claim=, review=, enter=)",
+    "savepoint.fork_program": "async def(run_id, *, store, registry, at=, fork_id=, world=, lease_s=, on_claim=, review=, "
+    "enter=)",
     "savepoint.hydrate": "def(point, *, store, host=, registry)",
     "savepoint.list_runs": "async def(store)",
     "savepoint.loads": "def(data, *, types=)",
@@ -142,31 +143,46 @@ SURFACE: dict[str, str] = {
     "savepoint.portable": "def(name, *, version=)",
     "savepoint.resumable": "def(name, *, version=, migrations=)",
     "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=)",
-    "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, meta=, "
-    "state=, caused_by=, abandon=, on_claim=, review=, within=, also=)",
+    "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, "
+    "meta=, state=, caused_by=, abandon=, on_claim=, review=, within=, also=)",
     "savepoint.same": "def(a, b)",
     "savepoint.savepoint": "async def(name, *, key=, resume=, state=, default=)",
     "savepoint.using_world": "def(world)",
-    "agent.Agent": "class(*, name, instructions=, model=, tools=, max_turns=, systems=, effects=, resumables=, types=)",
+    "agent.Agent": "class(*, name, instructions=, model=, tools=, max_turns=, systems=, effects=, resumables=, "
+    "types=, description=, handoffs=)",
     "agent.Context": "class(*, world, deps, run_id, step, call_id)",
     "agent.Denied": "class(*, reason)",
     "agent.Idempotency": "pure | read | contained | composite | idempotent | keyed | once",
+    "agent.InMemorySession": "class(types=)",
     "agent.Model": "class(*args, **kwargs)",
     "agent.ModelError": "Exception(message, *, next=)",
+    "agent.NestedFailed": "Exception(message, *, next=)",
     "agent.Reply": "class(*, text=, calls=)",
-    "agent.Result": "class(*, run_id, status, output=, error=, step=, questions=, transcript=, replayed=, warnings=, "
-    "may_repeat=)",
+    "agent.Result": "class(*, run_id, status, output=, error=, step=, questions=, transcript=, replayed=, "
+    "input_ignored=, warnings=, may_repeat=)",
+    "agent.ResultStore": "class(*args, **kwargs)",
+    "agent.Rewindable": "class(*args, **kwargs)",
     "agent.RunStatus": "running | waiting | interrupted | completed | failed | cancelled",
     "agent.Secret": "class(name)",
-    "agent.Tool": "class(*, name, version, idempotency, writes_world, ambiguous, raises, window_s, settles_within_s, "
-    "max_age_s, identity, body, signature, spec, approval, shapes, required, rich)",
+    "agent.Segment": "class(*, run_id, entries, meta=)",
+    "agent.Session": "class(*args, **kwargs)",
+    "agent.StoredResults": "class(store, types=)",
+    "agent.StoredSession": "class(store, types=)",
+    "agent.Tool": "class(*, name, version, idempotency, writes_world, ambiguous, raises, window_s, "
+    "settles_within_s, max_age_s, identity, body, signature, spec, approval, shapes, required, rich)",
+    "agent.Trimmed": "class(*, text, length, ref)",
     "agent.User": "class(*, content)",
+    "agent.as_tool": "def(agent, *, name=, description=, approval=)",
     "agent.decide": "async def(run_id, question, verdict, *, store, value=, note=, by=, agent=)",
+    "agent.drop_dangling_tool_calls": "def(entries)",
     "agent.fork": "async def(run_id, *, agent, store, at=, fork_id=, world=, deps=, model=, on_event=, lease_s=, "
     "enter=)",
-    "agent.resume": "async def(run_id, *, agent, store, world=, deps=, model=, on_event=, max_turns=, lease_s=)",
-    "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, if_exists=, recovery=, "
-    "max_turns=, lease_s=, abandon=)",
+    "agent.recall_tool_result": "def(results)",
+    "agent.resume": "async def(run_id, *, agent, store, world=, deps=, model=, on_event=, session=, strict=, "
+    "max_turns=, allowed_tools=, read_only=, classes=, lease_s=)",
+    "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, session_id=, "
+    "session=, if_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, allowed_tools=, "
+    "read_only=, classes=, lease_s=, abandon=)",
     "agent.tool": "def(fn=, /, *, name=, description=, approval=, timeout_s=, **declaration)",
     "effects.testing.ManualClock": "class(start=)",
     "effects.testing.PlainLayer": "class()",
@@ -174,7 +190,8 @@ SURFACE: dict[str, str] = {
     "savepoint.testing.CrashPoint": "create.before | create.after | claim.before | claim.after | settle.before | settle.after | "
     "fork.before | fork.after | enter | reply.before | reply.after | intent.before | intent.after | "
     "body.before | body.after | landed | outcome.before | outcome.after | snapshot.before | "
-    "snapshot.after | gap.before | gap.after | park.before | park.after | end.before | end.after | land.before | land.after",
+    "snapshot.after | gap.before | gap.after | park.before | park.after | end.before | end.after | "
+    "land.before | land.after",
     "savepoint.testing.arm": "def(hook)",
     "savepoint.testing.count_points": "def()",
     "savepoint.testing.kill_at": "def(point, nth=)",
@@ -195,22 +212,22 @@ SURFACE: dict[str, str] = {
     "savepoint.crash.Lived": "class(*, killed, entered=, was=, unsettled=, undecided=, open_before=, status=, questions=)",
     "savepoint.crash.Outside": "class()",
     "savepoint.crash.OutsideClient": "class(*, socket, place, timeout_s=)",
-    "savepoint.crash.OutsideFault": "dropped | lost | refused | slow | held | twice | dies before | dies appending | dies after | denies "
-    "| affirms | unsure",
+    "savepoint.crash.OutsideFault": "dropped | lost | refused | slow | held | twice | dies before | dies appending | dies after | "
+    "denies | affirms | unsure",
     "savepoint.crash.OutsidePlan": "class(*, listed=, seed=, rate=, delay_s=)",
     "savepoint.crash.OutsideRefused": "Exception(...)",
     "savepoint.crash.Promise": "class(*, perturbed=, strict=, no_questions=, lost_world=, fresh=, skips=)",
     "savepoint.crash.Reply": "class(*, killed, timed_out=, children=, report=, arrivals=, lasting=)",
-    "savepoint.crash.Report": "class(*, target, command, kills, tried=, planned=, places=, places_tried=, processes=, killed=, "
-    "seconds=, by_time=, interrupted=, rejected=)",
+    "savepoint.crash.Report": "class(*, target, command, kills, tried=, planned=, places=, places_tried=, processes=, "
+    "killed=, seconds=, by_time=, interrupted=, rejected=)",
     "savepoint.crash.Rules": "class(*, parked_code=, allow_stdout=)",
     "savepoint.crash.Schedule": "class(kills=)",
     "savepoint.crash.Scratch": "class()",
     "savepoint.crash.Story": "class(*, schedule, setting=, lives, history, violations=)",
     "savepoint.crash.Target": "class(*args, **kwargs)",
-    "savepoint.crash.Verdict": "pass | parked | duplicate | lost | diverged | corrupt | undetected corruption | leak | budget | hash"
-    " drift | stuck | double owner | not deterministic | leaves children | never finishes | bad ledger | "
-    "prints to standard output | fails unkilled",
+    "savepoint.crash.Verdict": "pass | parked | duplicate | lost | diverged | corrupt | undetected corruption | leak | budget "
+    "| hash drift | stuck | double owner | not deterministic | leaves children | never finishes | "
+    "bad ledger | prints to standard output | fails unkilled",
     "savepoint.crash.Violation": "class(verdict, what)",
     "savepoint.crash.text": "def(report)",
     "savepoint.crash.violations": "def(history, references, promise)",

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from agent import Agent, Result, decide, resume, run
 from agent._entries import paired
-from agent._loop import take_turns
+from agent._nested import registry_for
 from effects._call import CURRENT
 from effects._question import Choice, Question, QuestionKind
 from effects._receipt import Receipt, Status
@@ -98,7 +98,7 @@ async def _attempt(request: Json, place: Path, ledger: Path, passed: Sequence[Pa
         report = await observe.at_start(store, RUN)
         known = {call: Known(**each) for call, each in request["known"].items()}
         report["answered"] = await _answer(store, worker, known, ledger)
-        registry = worker.registry(take_turns)
+        registry = registry_for(worker)
         report |= await observe.once_answered(store, RUN, registry)
         if await find_run(store, RUN) is None:
             result = await run(worker, request["text"], run_id=RUN, store=store, world=world, model=model)
@@ -126,7 +126,7 @@ async def _answer(store: SqliteStore, worker: Agent, known: Mapping[str, Known],
     record = await find_run(store, RUN)
     if record is None:
         return []
-    asked = await open_questions(store, record.lineage, worker.registry().types)
+    asked = await open_questions(store, record.lineage, registry_for(worker).types)
     found = await observe.receipts(store, record)
     performed = [call_id(each.step, each.key) for each in found.values() if each.status is Status.PERFORMED]
     doubts = [each for each in asked if each.kind is QuestionKind.IN_DOUBT]
@@ -146,7 +146,7 @@ async def _answer(store: SqliteStore, worker: Agent, known: Mapping[str, Known],
 
 
 def _value(result: str, worker: Agent) -> object:
-    return loads(bytes.fromhex(result), types=worker.registry().types) if result else None
+    return loads(bytes.fromhex(result), types=registry_for(worker).types) if result else None
 
 
 # -- report -----------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def _value(result: str, worker: Agent) -> object:
 
 async def _report(store: SqliteStore, worker: Agent, result: Result, ledger: Path, passed: Sequence[Passed]) -> Json:
     record = await get_run(store, RUN)
-    registry = worker.registry(take_turns)
+    registry = registry_for(worker)
     report: Json = {
         "status": result.status.value,
         "error": None if result.error is None else f"{result.error.kind}: {result.error.message}",
@@ -192,6 +192,6 @@ async def _known(store: SqliteStore, receipt: Receipt, lines: Sequence[str], wor
     """What later processes of other runs are told of this call."""
     result = ""
     if receipt.status is Status.PERFORMED and receipt.outcome is not None and lines:
-        types = worker.registry().types
+        types = registry_for(worker).types
         result = dumps(await get_value(store, receipt.outcome, types)).hex()
     return {"lines": list(lines), "result": result}

@@ -4,7 +4,18 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from agent._progress import CallBegan, CallEnded, Progress, Replied, Saved, Started, TextDelta
+from agent._progress import (
+    CallBegan,
+    CallEnded,
+    Ended,
+    HandedOver,
+    Progress,
+    Replied,
+    Saved,
+    Started,
+    TextDelta,
+    Within,
+)
 
 from ._output import Output, one_line, plain
 
@@ -32,7 +43,7 @@ def json_lines(output: Output) -> Generator[Watch]:
 
 
 def as_json(event: Progress) -> dict[str, object] | None:
-    """None for pieces of text: the whole reply follows."""
+    """None for pieces of text (the whole reply follows) and for the end, which the command tells itself."""
     match event:
         case Started():
             repeat = {"may_repeat": list(event.may_repeat)} if event.may_repeat else {}
@@ -47,7 +58,12 @@ def as_json(event: Progress) -> dict[str, object] | None:
             return {"event": "outcome", "call": event.call_id, "tool": event.tool, **outcome}
         case Saved():
             return {"event": "savepoint", "step": event.step}
-        case TextDelta():
+        case HandedOver():
+            return {"event": "handoff", "agent": event.agent}
+        case Within():
+            inner = as_json(event.event)
+            return None if inner is None else {**inner, "within": event.call_id, "agent": event.agent}
+        case TextDelta() | Ended():
             return None
 
 
@@ -69,7 +85,7 @@ def as_line(event: Progress) -> str:
             return f"run {event.run_id} started{again}"
         case Started():
             return f"run {event.run_id} resumed from step {event.resumed_from}"
-        case Replied(calls=()) | TextDelta():
+        case Replied(calls=()) | TextDelta() | Ended():
             return ""
         case Replied():
             return one_line(event.text, WIDTH)
@@ -80,3 +96,8 @@ def as_line(event: Progress) -> str:
             return f"  {how} {event.call_id} {event.tool}: {one_line(event.text, WIDTH)}"
         case Saved():
             return f"savepoint at step {event.step}"
+        case HandedOver():
+            return f"handed over to {event.agent}"
+        case Within():
+            inner = as_line(event.event)
+            return f"    {event.agent}: {inner.lstrip()}" if inner else ""

@@ -10,10 +10,20 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from agent._progress import CallBegan, CallEnded, Progress, Replied, Saved, Started, TextDelta
+from agent._progress import (
+    CallBegan,
+    CallEnded,
+    HandedOver,
+    Progress,
+    Replied,
+    Saved,
+    Started,
+    TextDelta,
+    Within,
+)
 from savepoint._ambient import boot_clock_s
 
-from ._lines import Watch, arguments_of
+from ._lines import Watch, arguments_of, as_line
 from ._output import one_line, printable
 
 _TAIL = 6
@@ -58,8 +68,11 @@ class _Display:
                 self.running[event.call_id] = (event, boot_clock_s())
             case CallEnded():
                 self._print(self._ended(event))
-            case Saved():
-                self._print(Text(f"  savepoint at step {event.step}", style="dim"))
+            case Saved() | HandedOver() | Within(event=CallEnded() | HandedOver()):
+                style = "bold" if isinstance(event, HandedOver) else "dim"
+                self._print(Text(f"  {printable(as_line(event))}", style=style, no_wrap=True, overflow="ellipsis"))
+            case _:  # the rest of what a nested run tells; the end, which the command tells itself
+                pass
 
     def _ended(self, event: CallEnded) -> RenderableType:
         """Call and outcome on one line: the call takes at most half of it."""

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent._entries import TYPES
+from agent._graph import graph_of
 from savepoint import Corrupt, Foreign, RunStatus, SavepointError, Types
 from savepoint._inspect import (
     ReceiptView,
@@ -136,7 +137,7 @@ async def understood(work: Callable[[Types], Awaitable[T]], local: Local | None)
     except Foreign:
         if local is None:
             raise
-        return await work(load_agent(local.target, local.project).registry().types)
+        return await work(OURS | graph_of(load_agent(local.target, local.project)).types)
 
 
 async def _changes(

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen, mutable
 
-from agent._runner import decide
+from agent._decide import decide
 from savepoint import open_store
 
 from ._actor import STORE
