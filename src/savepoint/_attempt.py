@@ -42,6 +42,10 @@ class Attempt:
     damage: str = ""
     """what is wrong with the receipts after the savepoint"""
     warnings: list[str] = field(factory=list[str])
+    former: RunRecord | None = None
+    """the record before this claim; None: the run begins"""
+    poison_after: int | None = None
+    """failures from one savepoint after which it is not entered before somebody says so; None: it always is"""
 
     @property
     def lineage(self) -> bytes:

@@ -17,6 +17,7 @@ from ._gap import point_key
 from ._journal import Journal
 from ._nested import Nested, Within, write_nested
 from ._past import Standing
+from ._poison import failures_at
 from ._questions import read_decisions
 from ._resumable import Registry
 from ._run import Recovery, RunRecord, RunStatus, former_key, read_run, run_key, write_run
@@ -117,6 +118,7 @@ async def claim_run(
     registry: Registry,
     lease_s: float,
     meta: Mapping[str, object] | None = None,
+    poison_after: int | None = None,
 ) -> Attempt:
     """A stopped run, claimed by compare-and-set on its head; `meta` is kept with it from now on. Raises `Held`; then nothing was changed."""
     key = run_key(record.run_id)
@@ -132,6 +134,7 @@ async def claim_run(
         attempts=record.attempts + 1,
         changed_at=wall_clock_s(),
         resumed_from=standing.step,
+        failures=failures_at(record, standing.step),
         error=None,
         meta=record.meta if meta is None else dict(meta),
     )
@@ -171,7 +174,7 @@ async def claim_run(
     return Attempt(
         store=store, registry=registry, record=claimed, claim=claim, journal=journal, host=host,
         savepoint=standing.savepoint, past=standing.past, former_owner_dead=dead, damage=standing.damage,
-        warnings=list(standing.warnings),
+        warnings=list(standing.warnings), former=record, poison_after=poison_after,
     )  # fmt: skip
 
 

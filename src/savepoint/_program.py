@@ -22,6 +22,7 @@ from ._fresh import adopted, begun
 from ._nested import Within
 from ._past import Standing, find_mark, may_repeat, read_lineage, read_marks, read_standing
 from ._play import Played, leave, play
+from ._poison import check_limit
 from ._questions import open_questions, question_id, read_decisions
 from ._resumable import Bound, Registry
 from ._review import Review, accept
@@ -78,6 +79,7 @@ async def run_program(
     review: Review = accept,
     within: Within | None = None,
     also: Rows = _ignore,
+    poison_after: int | None = None,
 ) -> RunResult:
     """Runs `function.at(...)`, or the rest of a program from the savepoint of this id, durably under `run_id`, an
     idempotency key (a fresh one by default).
@@ -86,19 +88,23 @@ async def run_program(
     it anew, `fail` and `resume_only` refuse what is there or is not. `world` is the host: the program works in a fork;
     `state` is declared state to begin with, by cell name. `meta` (portable) is kept in the run's record. `within` is
     the run that begins this one inside a body of its own, `also` adds rows to the commit that creates the run.
+    `poison_after`: as for `resume_program`, where the run is continued.
     Raises `Usage`, `NotPortable`, `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`.
     """
     run_id = f"run-{fresh_bytes(6).hex()}" if run_id is None else run_id
     policy = IfExists(if_exists)
+    check_limit(poison_after)
     registry = registry or Registry()
     registry = registry if isinstance(program, bytes) else registry.including(program.resumable)
+    host = world or World()
     record = await find_run(store, run_id)
     if record is None and policy is IfExists.RESUME_ONLY:
         raise Missing(f"there is no run {run_id}", next="savepoint runs lists the known ones")
     if record is not None and policy is IfExists.FAIL:
         raise Conflict(f"run {run_id} exists already ({record.status})", next="choose another run id")
     if record is not None and policy is not IfExists.RESTART:
-        return await _continue(store, record, world or World(), registry, lease_s, on_claim, review, within)
+        way = _Way(host, registry, lease_s, on_claim, review, within, poison_after)
+        return await _continue(store, record, way)
     if record is not None:
         _must_be_entered_by(record, within)
         await _may_restart(store, record, registry, abandon=abandon)
@@ -114,7 +120,6 @@ async def run_program(
         parent=None if within is None else within.run_id,
         meta=dict(meta or {}),
     )
-    host = world or World()
     if isinstance(program, bytes):
         start = await adopted(store, fresh, program, registry=registry, review=review)
     else:
@@ -145,14 +150,18 @@ async def resume_program(
     lease_s: float = LEASE_S,
     on_claim: OnClaim = _ignore,
     review: Review = accept,
+    poison_after: int | None = None,
 ) -> RunResult:
     """Continues a stopped run from its newest good savepoint; a completed one is answered from the store.
 
-    A waiting run without all its decisions stays waiting and runs nothing. Raises `Missing`, `Held`, `Conflict` (the
-    run was cancelled), `Corrupt`, `Foreign`, `Newer`, `NotWritable`.
+    A waiting run without all its decisions stays waiting and runs nothing. `poison_after`: where that many attempts in
+    a row died or failed from the savepoint, it is not entered, and the run waits with the question `poison`; `None`
+    never asks. Raises `Usage`, `Missing`, `Held`, `Conflict` (the run was cancelled), `Corrupt`, `Foreign`, `Newer`,
+    `NotWritable`.
     """
-    record = await get_run(store, run_id)
-    return await _continue(store, record, world or World(), registry, lease_s, on_claim, review, None)
+    check_limit(poison_after)
+    way = _Way(world or World(), registry, lease_s, on_claim, review, None, poison_after)
+    return await _continue(store, await get_run(store, run_id), way)
 
 
 async def fork_program(
@@ -255,17 +264,22 @@ def _must_be_entered_by(record: RunRecord, within: Within | None) -> None:
     raise Conflict(f"run {record.run_id} exists already and is not nested in run {outer}", next="rename that run")
 
 
-async def _continue(
-    store: Store,
-    record: RunRecord,
-    host: World,
-    registry: Registry,
-    lease_s: float,
-    on_claim: OnClaim,
-    review: Review,
-    within: Within | None,
-) -> RunResult:
-    _must_be_entered_by(record, within)
+@frozen
+class _Way:
+    """How a run goes on here."""
+
+    host: World
+    registry: Registry
+    lease_s: float
+    on_claim: OnClaim
+    review: Review
+    within: Within | None
+    poison_after: int | None
+
+
+async def _continue(store: Store, record: RunRecord, way: _Way) -> RunResult:
+    registry = way.registry
+    _must_be_entered_by(record, way.within)
     if record.status is RunStatus.COMPLETED:
         return await stored_result(store, record, registry)
     if record.status is RunStatus.CANCELLED:
@@ -279,12 +293,19 @@ async def _continue(
     standing = await read_standing(store, record.lineage, registry)
     if record.status is RunStatus.WAITING and await _still_open(store, record, standing, registry):
         return await _standing_result(store, record, standing, registry)
-    reviewed = await review(record, standing.savepoint)
+    reviewed = await way.review(record, standing.savepoint)
     attempt = await claim_run(
-        store, record, standing, host=host, registry=registry, lease_s=lease_s, meta=reviewed.meta
+        store,
+        record,
+        standing,
+        host=way.host,
+        registry=way.registry,
+        lease_s=way.lease_s,
+        meta=reviewed.meta,
+        poison_after=way.poison_after,
     )
     attempt.warnings += reviewed.warnings
-    on_claim(attempt.record)
+    way.on_claim(attempt.record)
     return await _result(store, record.run_id, await play(attempt), registry)
 
 

@@ -3,6 +3,7 @@
 All questions are asked at once, and nothing of the step runs until all are answered.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -12,7 +13,7 @@ from effects._call import CurrentCall
 from effects._failure import Failure, failure_of
 from effects._key import WIDTH
 from effects._layer import LAYER
-from effects._question import Choice, Decision, QuestionKind
+from effects._question import Choice, Decision, Question, QuestionKind
 from effects._receipt import UNSETTLED, Receipt, Status
 from effects._recovery import Verdict
 
@@ -26,6 +27,7 @@ from ._events import Called
 from ._evidence import NONE, Evidence, left_behind
 from ._frame import COMPENSATING, Frame, component, in_frame
 from ._journal import Asking, Journal
+from ._poison import must_ask, poison_marker, poison_reason
 from ._questions import arguments_of, ask, kept_evidence, question_id, read_questions
 from ._recall import LOST_NOTE
 from ._store import Transaction
@@ -44,13 +46,15 @@ class Failing(Exception):
 async def settle_doubts(attempt: Attempt) -> list[str]:
     """Settles what can be settled; returns the ids of the questions that are open. Raises `Failing`."""
     journal = attempt.journal
+    known = await read_questions(attempt.store, attempt.lineage, attempt.registry.types)
+    if poison := await _about_poison(attempt, known):
+        return poison
     asking: list[Asking] = _about_damage(attempt)
     evidence = await _evidence(attempt)
     for receipt in sorted(journal.receipts.values(), key=lambda receipt: receipt.number):
         if receipt.idempotency.doubtful:
             asking += await _settle(attempt, receipt, evidence)
     await _excuse(attempt)
-    known = await read_questions(attempt.store, attempt.lineage, attempt.registry.types)
     new = [each for each in asking if each[0].id not in {question.id for question in known}]
     if new:
         await _ask(journal, new, [] if evidence.changes is None else [evidence.changes])
@@ -60,6 +64,23 @@ async def settle_doubts(attempt: Attempt) -> list[str]:
         for question in (*(q for q in known if q.id not in {n.id for n in now}), *now)
         if question.step >= journal.step and question.id not in journal.decisions
     ]
+
+
+async def _about_poison(attempt: Attempt, known: Sequence[Question]) -> list[str]:
+    """The ids of what is open about the savepoint itself. Asked alone: a probe or a compensation may be what kills."""
+    journal, former, failures = attempt.journal, attempt.former, attempt.record.failures
+    asked = [each for each in known if each.kind is QuestionKind.POISON and each.step == journal.step]
+    for question in asked:
+        decision = journal.decisions.get(question.id)
+        if decision is not None and decision.choice is Choice.FAIL:
+            raise Failing(Failure(kind="Poison", message=decision.note or question.why))
+    found = [question.id for question in asked if question.id not in journal.decisions]
+    if former is None or found or not must_ask(failures, attempt.poison_after, [each.tried for each in asked]):
+        return found
+    why = f"{poison_reason(failures, journal.step, former)}; `redo` allows {attempt.poison_after} more"
+    asking = journal.asking(QuestionKind.POISON, poison_marker(journal.step, failures), None, why)
+    await _ask(journal, [asking], [])
+    return [asking[0].id]
 
 
 def _about_damage(attempt: Attempt) -> list[Asking]:

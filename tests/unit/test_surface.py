@@ -145,6 +145,9 @@ SURFACE: dict[str, str] = {
     "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=)",
     "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, "
     "meta=, state=, caused_by=, abandon=, on_claim=, review=, within=, also=)",
+    "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, poison_after=)",
+    "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, meta=, "
+    "state=, caused_by=, abandon=, on_claim=, poison_after=)",
     "savepoint.same": "def(a, b)",
     "savepoint.savepoint": "async def(name, *, key=, resume=, state=, default=)",
     "savepoint.using_world": "def(world)",
