@@ -15,6 +15,8 @@ from ._entries import User as User
 from ._model import Model as Model
 from ._nested import NestedFailed as NestedFailed
 from ._nested import as_tool as as_tool
+from ._recovery import Resumed as Resumed
+from ._recovery import resume_all as resume_all
 from ._result import Result as Result
 from ._results import ResultStore as ResultStore
 from ._results import StoredResults as StoredResults

@@ -129,18 +129,29 @@ async def resume(
     read_only: bool | None = None,
     classes: Mapping[str, Idempotency | str] | None = None,
     lease_s: float = LEASE_S,
+    poison_after: int | None = None,
 ) -> Result:
     """Continues a stopped run in this process. `deps`, handlers, the model and a `session` of yours are given again.
 
     What the run was held to at its start holds; what is given here replaces it, and is recorded. An agent that changed
     since the savepoint is reported in `warnings`, and refused where `strict` (default: where the run is). A waiting run
-    whose questions are open stays waiting. Raises `Missing`, `Held`, `Conflict`, `Usage`, `Corrupt`, `Foreign`.
+    whose questions are open stays waiting. `poison_after`: failures in a row from one savepoint after which somebody is
+    asked before it is entered (None: nobody is). Raises `Missing`, `Held`, `Conflict`, `Usage`, `Corrupt`, `Foreign`.
     """
     record = await get_run(store, run_id)
     scene = _scene(agent, store, model, deps, on_event)
     wanted = Wanted(max_turns=max_turns, allowed_tools=allowed_tools, read_only=read_only, classes=classes)
     link = link_of(record, store, session, None, scene.graph.types)
-    return await _go_on(record, scene, world, wanted=wanted, link=link, lease_s=lease_s, strict=strict)
+    return await _go_on(
+        record,
+        scene,
+        world,
+        wanted=wanted,
+        link=link,
+        lease_s=lease_s,
+        strict=strict,
+        poison_after=poison_after,
+    )
 
 
 async def fork(
@@ -193,6 +204,7 @@ async def _go_on(
     link: Link,
     lease_s: float,
     strict: bool | None = None,
+    poison_after: int | None = None,
 ) -> Result:
     """Continues a run that exists, or answers for it from the store."""
     renamed = ""
@@ -213,6 +225,7 @@ async def _go_on(
             lease_s=lease_s,
             on_claim=lambda claimed: _begun(scene, claimed),
             review=reviewing(scene, wanted=wanted, link=link, strict=strict),
+            poison_after=poison_after,
         )
     if renamed:
         found = evolve(found, warnings=(*found.warnings, renamed))

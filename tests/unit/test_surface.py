@@ -186,6 +186,13 @@ SURFACE: dict[str, str] = {
     "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, session_id=, "
     "session=, if_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, allowed_tools=, "
     "read_only=, classes=, lease_s=, abandon=)",
+    "agent.Resumed": "class(*, run_id, result=, error=, tries=)",
+    "agent.resume": "async def(run_id, *, agent, store, world=, deps=, model=, on_event=, max_turns=, lease_s=, "
+    "poison_after=)",
+    "agent.resume_all": "async def(*agents, store, world=, deps=, model=, on_event=, lease_s=, tries=, backoff_s=, "
+    "poison_after=)",
+    "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, if_exists=, recovery=, "
+    "max_turns=, lease_s=, abandon=)",
     "agent.tool": "def(fn=, /, *, name=, description=, approval=, timeout_s=, **declaration)",
     "effects.testing.ManualClock": "class(start=)",
     "effects.testing.PlainLayer": "class()",
