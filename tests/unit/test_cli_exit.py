@@ -1,8 +1,10 @@
 """Every error and every status has its exit code, and the table has nothing else than what the brief lists."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from agent.cli._exit import OF_CODE, OF_STATUS, Exit
+from agent.cli._recovery import worst
 from effects import EffectError
 from savepoint import RunStatus, SavepointError
 
@@ -34,3 +36,20 @@ def test_the_codes_are_those_that_scripts_know():
         "DONE": 0, "FAILED": 1, "USAGE": 2, "WAITING": 3, "NOT_FOUND": 4, "HELD": 5, "DAMAGED": 6, "NEWER": 7,
         "CONFLICT": 8, "NOT_WRITABLE": 9, "INTERRUPTED": 130,
     }  # fmt: skip
+
+
+def test_of_several_runs_a_failure_says_more_than_a_question_and_a_question_more_than_success():
+    assert worst([]) is Exit.DONE
+    order = [
+        Exit.INTERRUPTED,
+        Exit.FAILED,
+        Exit.WAITING,
+        Exit.HELD,
+        Exit.NOT_WRITABLE,
+        Exit.CONFLICT,
+        Exit.USAGE,
+        Exit.DONE,
+    ]
+    for one, other in combinations(order, 2):
+        assert worst([one, other]) is worst([other, one]) is one
+    assert {worst([code]) for code in Exit} == set(Exit)

@@ -1,16 +1,18 @@
 """The commands and their options. What each does lies in the module of its kind."""
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from agent._recovery import POISON_AFTER, TRIES
 from savepoint import Usage
 from savepoint._claim import LEASE_S
 from savepoint._run import IfExists, Recovery
 
-from . import _run, _settle, _show
+from . import _recovery, _run, _settle, _show
 from ._common import VOICE, Common, Desk
 from ._signals import interruptible
 
@@ -126,11 +128,14 @@ async def log(run: Run, /, *, common: Common = COMMON) -> int:
     return await _show.log(Desk(common=common), run)
 
 
-@app.command
+@app.command(usage="Usage: savepoint resume [OPTIONS] RUN | --all")
 async def resume(
-    run: Run,
+    run: Annotated[str | None, Parameter(name="RUN", help="Its id, or the beginning of it.")] = None,
     /,
     *,
+    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    tries: int | None = None,
+    poison_after: int | None = None,
     target: Target = None,
     workspace: Workspace = None,
     model: Model = None,
@@ -139,11 +144,39 @@ async def resume(
     lease_s: Lease = LEASE_S,
     common: Common = COMMON,
 ) -> int:
-    """Continue a stopped run; a completed one is answered from the store."""
+    """Continue a stopped run; a completed one is answered from the store.
+
+    Parameters
+    ----------
+    every
+        Instead of RUN: every run that lost its process, one after the other.
+    tries
+        With --all: attempts at a run whose model cannot be reached (3).
+    poison_after
+        With --all: failures in a row from one savepoint after which the run waits with a question (5).
+    """
     start = _run.Start(
         target=target, workspace=workspace, model=model, max_turns=max_turns, lease_s=lease_s, merge=merge
     )
-    return await _run.resume(Desk(common=common), run, start)
+    if run is not None and not every:
+        _only_with_all({"--tries": tries, "--poison-after": poison_after})
+        return await _run.resume(Desk(common=common), run, start)
+    if run is not None or not every:
+        what = "both RUN and --all" if every else "neither RUN nor --all"
+        raise Usage(f"savepoint resume: {what}", next="name one RUN, or write --all for those that lost their process")
+    if target is not None or workspace is not None:
+        name = "--workspace" if target is None else "--target"
+        raise Usage(f"{name} is of one run, and --all is of several", next=f"leave out {name}, or resume one RUN")
+    options = _recovery.All(
+        tries=TRIES if tries is None else tries, poison_after=POISON_AFTER if poison_after is None else poison_after
+    )
+    return await _recovery.resume_all(Desk(common=common), start, options)
+
+
+def _only_with_all(options: Mapping[str, int | None]) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise Usage(f"{given[0]} goes with --all", next="leave it out, or write --all instead of RUN")
 
 
 @app.command

@@ -31,11 +31,17 @@ from ._exit import OF_CODE, Exit
 from ._input import read_input
 from ._lines import Watch
 from ._local import Local, directory, host_world, write_local
+from ._orphans import note_orphans
 from ._output import error_parts
 from ._report import Ending
 from ._signals import interruptible
 from ._start import MODEL, Start, absolute, keep, known, model_of, needs_workspace, performers
 from ._target import load_agent
+
+
+def stopping() -> None:
+    """Through `sys.stderr`, which a live display replaces by one that prints above it."""
+    print("stopping at a durable place (again: at once)", file=sys.stderr, flush=True)
 
 
 async def run(
@@ -64,6 +70,7 @@ async def run(
         needs_workspace(worker, local, merge=start.merge)
     run_id = run_id or f"run-{fresh_bytes(6).hex()}"
     async with desk.opened(create=if_exists is not IfExists.RESUME_ONLY) as store:
+        await note_orphans(desk, store, besides=run_id)
         record = await find_run(store, run_id)
         if record is not None and if_exists is not IfExists.RESTART:
             _not_cancelled(record, if_exists)
@@ -87,26 +94,41 @@ async def resume(desk: Desk, run: str, start: Start) -> Exit:
     """Continues a run; a completed one is answered from the store, without its program."""
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
-        record = await get_run(store, run_id)
-        _not_cancelled(record, IfExists.RESUME)
-        local = await known(store, record, start)
-        if record.status is RunStatus.COMPLETED:
-            return await _conduct(desk, store, run_id, local, lambda _: _stored(store, record), merge=start.merge)
-        worker, host, model = await performers(desk, store, record, local)
+        await note_orphans(desk, store, besides=run_id)
+        return await continued(desk, store, await get_run(store, run_id), start)
 
-        def work(watch: Watch) -> Awaitable[Result]:
-            return agent.resume(
-                run_id, agent=worker, store=store, world=host, model=model, on_event=watch,
-                max_turns=start.max_turns, lease_s=start.lease_s,
-            )  # fmt: skip
 
-        return await _conduct(desk, store, run_id, local, work, merge=start.merge)
+async def continued(
+    desk: Desk,
+    store: SqliteStore,
+    record: RunRecord,
+    start: Start,
+    *,
+    poison_after: int | None = None,
+    told: Callable[[], None] = stopping,
+) -> Exit:
+    """One attempt at a run that exists, or its stored answer. `told` is called when a signal comes."""
+    _not_cancelled(record, IfExists.RESUME)
+    local = await known(store, record, start)
+    run_id = record.run_id
+    if record.status is RunStatus.COMPLETED:
+        return await _conduct(desk, store, run_id, local, lambda _: _stored(store, record), merge=start.merge)
+    worker, host, model = await performers(desk, store, record, local)
+
+    def work(watch: Watch) -> Awaitable[Result]:
+        return agent.resume(
+            run_id, agent=worker, store=store, world=host, model=model, on_event=watch,
+            max_turns=start.max_turns, lease_s=start.lease_s, poison_after=poison_after,
+        )  # fmt: skip
+
+    return await _conduct(desk, store, run_id, local, work, merge=start.merge, told=told)
 
 
 async def fork(desk: Desk, run: str, start: Start, *, at: int | None, fork_id: str | None, enter: bool) -> Exit:
     """A new run from a savepoint of another one."""
     async with desk.opened() as store:
         parent = await get_run(store, await find_run_id(store, run))
+        await note_orphans(desk, store, besides=parent.run_id)
         local = await known(store, parent, start)
         worker, host, model = await performers(desk, store, parent, local)
         run_id = fork_id or f"{parent.run_id}-fork-{fresh_bytes(3).hex()}"
@@ -133,16 +155,17 @@ async def _conduct(
     *,
     merge: bool,
     entered: bool = True,
+    told: Callable[[], None] = stopping,
 ) -> Exit:
     """Runs `work`, watched and interruptible, and tells how the run stands after it."""
-    with interruptible(_stopping) as interruption:
+    with interruptible(told) as interruption:
         try:
             with desk.report.watching() as watch:
                 result = await work(watch)
         except asyncio.CancelledError:
             if not interruption.came:
                 raise
-            result = await _standing(store, run_id)
+            result = await standing(store, run_id)
         except NotWritable:
             if await find_run(store, run_id) is not None:
                 desk.output.note(
@@ -160,11 +183,6 @@ def _not_cancelled(record: RunRecord, if_exists: IfExists) -> None:
     if record.status is RunStatus.CANCELLED and if_exists is not IfExists.FAIL:
         move = "start it anew: savepoint run ... --if-exists restart"
         raise Conflict(f"run {record.run_id} was cancelled", next=move)
-
-
-def _stopping() -> None:
-    """Through `sys.stderr`, which a live display replaces by one that prints above it."""
-    print("stopping at a durable place (again: at once)", file=sys.stderr, flush=True)
 
 
 async def _merged(desk: Desk, store: SqliteStore, ending: Ending) -> Exit:
@@ -194,7 +212,7 @@ async def _stored(store: SqliteStore, record: RunRecord) -> Result:
     return _as_result(await stored_result(store, record, Registry(types=TYPES)))
 
 
-async def _standing(store: SqliteStore, run_id: str) -> Result:
+async def standing(store: SqliteStore, run_id: str) -> Result:
     """How a run stands by the store, after this process let go of it."""
     record = await find_run(store, run_id)
     if record is None:
