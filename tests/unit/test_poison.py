@@ -27,6 +27,7 @@ from savepoint import (
     run_program,
     savepoint,
 )
+from savepoint._crashpoint import CrashPoint, arm
 from savepoint._errors import Stopped
 from savepoint._poison import failures_at, must_ask, poison_reason
 from savepoint._program import get_run
@@ -267,6 +268,33 @@ async def test_a_person_is_never_asked(kind: str, tmp_path: Path) -> None:
         result = await attempt(store)
         assert result is not None
         assert result.value == "done"
+
+
+@stores
+@pytest.mark.parametrize("limit", [1, None])
+async def test_a_question_whose_asker_died_is_not_asked_twice_and_not_passed_over(
+    kind: str, tmp_path: Path, limit: int | None
+) -> None:
+    how[:] = ["moves on", "dies"]
+
+    def dies(point: CrashPoint) -> None:
+        if point is CrashPoint.PARK_AFTER:
+            raise Killed
+
+    async with opened(kind, tmp_path) as store:
+        for _ in range(2):
+            await attempt(store)
+        arm(dies)
+        try:
+            assert await attempt(store, poison_after=1) is None
+        finally:
+            arm(None)
+        assert (await get_run(store, "r")).status is RunStatus.RUNNING
+        entered = list(log)
+        result = await attempt(store, poison_after=limit)
+        assert result is not None
+        assert [question.kind for question in result.questions] == [QuestionKind.POISON]
+        assert log == entered
 
 
 @stores
