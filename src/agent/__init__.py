@@ -12,6 +12,7 @@ from ._entries import Denied as Denied
 from ._entries import Reply as Reply
 from ._entries import Trimmed as Trimmed
 from ._entries import User as User
+from ._fork import fork as fork
 from ._model import Model as Model
 from ._nested import NestedFailed as NestedFailed
 from ._nested import as_tool as as_tool
@@ -21,8 +22,7 @@ from ._result import Result as Result
 from ._results import ResultStore as ResultStore
 from ._results import StoredResults as StoredResults
 from ._results import recall_tool_result as recall_tool_result
-from ._runner import fork as fork
-from ._runner import resume as resume
+from ._resume import resume as resume
 from ._runner import run as run
 from ._secret import Secret as Secret
 from ._session import Rewindable as Rewindable

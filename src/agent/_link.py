@@ -53,6 +53,8 @@ class Begun:
 
     stake: Stake
     history: Log[Any] = field(factory=Log[Any])
+    anew: bool = False
+    """a former run of this id was undone in the session"""
     warnings: tuple[str, ...] = ()
 
 
@@ -66,7 +68,7 @@ class Link:
     """the session where it lies in the run's store"""
     types: Types
 
-    async def begin(self, session_id: str) -> Begun:
+    async def begin(self, session_id: str, run_id: str) -> Begun:
         """Lands what completed and did not land, then says what a new run begins with.
 
         Raises `Usage` for a custom session whose calls and outcomes do not pair: no model is ever sent such a thing.
@@ -75,7 +77,8 @@ class Link:
             warnings = await self._heal(self.own, session_id)
             footing = await self.own.footing(session_id)
             stake = Stake(session_id=session_id, history=len(footing.history), mark=footing.mark)
-            return Begun(stake=stake, history=footing.history, warnings=warnings)
+            anew = await self.own.undone(session_id, run_id)
+            return Begun(stake=stake, history=footing.history, anew=anew, warnings=warnings)
         history = await self._loaded(session_id)
         if wrong := paired(history):
             raise Usage(f"session {session_id}: {wrong[0]}", next="mend what it loads with drop_dangling_tool_calls")

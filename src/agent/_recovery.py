@@ -17,7 +17,8 @@ from savepoint._store import Store
 from ._agent import Agent
 from ._model import Model
 from ._progress import OnEvent, ignore
-from ._runner import Result, resume
+from ._result import Result
+from ._resume import resume
 
 TRIES = 3
 """Attempts at one run whose model cannot be reached."""

@@ -20,9 +20,9 @@ from . import _landing, _rewinding, _trimming
 from ._entries import TYPES
 from ._landing import Footing, addition
 from ._results import ResultStore
-from ._segments import head_of, parts_of, retried, stands
+from ._segments import head_of, member_of, parts_of, retried, stands
 from ._session import Segment
-from ._session_rows import Part, below, read_head, read_pending, run_row_key, write_pending
+from ._session_rows import Part, Standing, below, read_head, read_pending, run_row_key, write_pending
 
 
 @frozen(kw_only=True)
@@ -163,9 +163,20 @@ class StoredSession:
 
         return await retried(session_id, once)
 
-    def pending(self, tx: Transaction, session_id: str, run_id: str) -> None:
-        """Adds to a unit of work that a run begins in the session. Raises `Usage`."""
-        tx.write(Space.PENDING, run_row_key(session_id, run_id), write_pending(run_id, wall_clock_s()))
+    def pending(self, tx: Transaction, session_id: str, run_id: str, *, anew: bool = False) -> None:
+        """Adds to a unit of work that a run begins in the session. Raises `Usage`.
+
+        `anew`: the former run of this id was `undone`; what was said of it does not hold for this one.
+        """
+        key = run_row_key(session_id, run_id)
+        tx.write(Space.PENDING, key, write_pending(run_id, wall_clock_s()))
+        if anew:
+            tx.delete(Space.MEMBER, key)
+
+    async def undone(self, session_id: str, run_id: str) -> bool:
+        """Whether the part of a run of this id was rewound, or refused: a new run under the id may land all the same."""
+        member = await member_of(self._store, session_id, run_id)
+        return member is not None and member.standing is not Standing.LANDED
 
     async def pending_runs(self, session_id: str) -> list[str]:
         """The runs that began in the session and have not landed, oldest first."""

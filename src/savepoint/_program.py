@@ -13,6 +13,7 @@ from effects._question import Question, QuestionKind
 from effects._receipt import UNSETTLED
 
 from ._ambient import fresh_bytes, wall_clock_s
+from ._attempt import Attempt
 from ._begin import claim_run, create
 from ._claim import LEASE_S, alive, owner_of
 from ._errors import Conflict, Held, Missing, Usage
@@ -137,7 +138,7 @@ async def run_program(
         also=also,
     )
     attempt.warnings += start.warnings
-    on_claim(attempt.record)
+    _tell(attempt, on_claim)
     return await _result(store, run_id, await play(attempt), registry)
 
 
@@ -210,10 +211,19 @@ async def fork_program(
         raise Conflict(f"run {fresh.run_id} exists already", next="choose another id for the fork")
     attempt = await create(store, fresh, [], savepoint, host=world or World(), registry=registry, lease_s=lease_s)
     attempt.warnings += reviewed.warnings
-    on_claim(attempt.record)
+    _tell(attempt, on_claim)
     played = await (play(attempt) if enter else leave(attempt))
     result = await _result(store, fresh.run_id, played, registry)
     return evolve(result, may_repeat=repeat)
+
+
+def _tell(attempt: Attempt, on_claim: OnClaim) -> None:
+    """A listener that raises ends the attempt before it began: the lock is free for the next one."""
+    try:
+        on_claim(attempt.record)
+    except BaseException:
+        attempt.claim.release()
+        raise
 
 
 async def _mark_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, Mark]:
@@ -305,7 +315,7 @@ async def _continue(store: Store, record: RunRecord, way: _Way) -> RunResult:
         poison_after=way.poison_after,
     )
     attempt.warnings += reviewed.warnings
-    way.on_claim(attempt.record)
+    _tell(attempt, way.on_claim)
     return await _result(store, record.run_id, await play(attempt), registry)
 
 

@@ -142,12 +142,9 @@ SURFACE: dict[str, str] = {
     "savepoint.open_store": "def(place, *, durability=, wal=, create=, read_only=, busy_s=)",
     "savepoint.portable": "def(name, *, version=)",
     "savepoint.resumable": "def(name, *, version=, migrations=)",
-    "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=)",
+    "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=, poison_after=)",
     "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, "
-    "meta=, state=, caused_by=, abandon=, on_claim=, review=, within=, also=)",
-    "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, poison_after=)",
-    "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, meta=, "
-    "state=, caused_by=, abandon=, on_claim=, poison_after=)",
+    "meta=, state=, caused_by=, abandon=, on_claim=, review=, within=, also=, poison_after=)",
     "savepoint.same": "def(a, b)",
     "savepoint.savepoint": "async def(name, *, key=, resume=, state=, default=)",
     "savepoint.using_world": "def(world)",
@@ -164,6 +161,7 @@ SURFACE: dict[str, str] = {
     "agent.Result": "class(*, run_id, status, output=, error=, step=, questions=, transcript=, replayed=, "
     "input_ignored=, warnings=, may_repeat=)",
     "agent.ResultStore": "class(*args, **kwargs)",
+    "agent.Resumed": "class(*, run_id, result=, error=, tries=)",
     "agent.Rewindable": "class(*args, **kwargs)",
     "agent.RunStatus": "running | waiting | interrupted | completed | failed | cancelled",
     "agent.Secret": "class(name)",
@@ -182,17 +180,12 @@ SURFACE: dict[str, str] = {
     "enter=)",
     "agent.recall_tool_result": "def(results)",
     "agent.resume": "async def(run_id, *, agent, store, world=, deps=, model=, on_event=, session=, strict=, "
-    "max_turns=, allowed_tools=, read_only=, classes=, lease_s=)",
-    "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, session_id=, "
-    "session=, if_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, allowed_tools=, "
-    "read_only=, classes=, lease_s=, abandon=)",
-    "agent.Resumed": "class(*, run_id, result=, error=, tries=)",
-    "agent.resume": "async def(run_id, *, agent, store, world=, deps=, model=, on_event=, max_turns=, lease_s=, "
-    "poison_after=)",
+    "max_turns=, allowed_tools=, read_only=, classes=, lease_s=, poison_after=)",
     "agent.resume_all": "async def(*agents, store, world=, deps=, model=, on_event=, lease_s=, tries=, backoff_s=, "
     "poison_after=)",
-    "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, if_exists=, recovery=, "
-    "max_turns=, lease_s=, abandon=)",
+    "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, session_id=, "
+    "session=, if_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, allowed_tools=, "
+    "read_only=, classes=, lease_s=, abandon=, auto_resume=)",
     "agent.tool": "def(fn=, /, *, name=, description=, approval=, timeout_s=, **declaration)",
     "effects.testing.ManualClock": "class(start=)",
     "effects.testing.PlainLayer": "class()",

@@ -43,6 +43,7 @@ OF_CODE: dict[str, Exit] = {
     "call_failed": Exit.FAILED,
     "compensated": Exit.FAILED,
     "concurrent_calls": Exit.FAILED,
+    "nested_failed": Exit.FAILED,
     "model": Exit.FAILED,
     "model_unavailable": Exit.FAILED,
     "demo": Exit.FAILED,

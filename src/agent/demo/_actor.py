@@ -13,7 +13,9 @@ from pathlib import Path
 from attrs import asdict
 
 from agent._progress import Progress
-from agent._runner import Result, resume, run
+from agent._result import Result
+from agent._resume import resume
+from agent._runner import run
 from agent.worker._tools import SYSTEM
 from savepoint import Workspace, World, open_store
 

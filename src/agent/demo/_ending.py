@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from agent._agent import Agent
 from agent._entries import Reply
-from agent._runner import resume
+from agent._resume import resume
 from agent.worker._tools import SYSTEM
 from savepoint import Log, RunStatus, Types, Workspace, same
 from savepoint._form import snapshot_ids
