@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from attrs import fields
 
-from effects import Idempotency, Parked, current_call, effect
+from effects import Call, Idempotency, Parked, Performed, current_call, effect
 from effects._failure import error_of
 from effects._layer import LAYER
 from savepoint import Log, RunResult, RunStatus, run_program
@@ -48,6 +48,16 @@ class NestedFailed(SavepointError):
 @effect("agent/begin", idempotency=Idempotency.KEYED, window_s=_FOR_EVER_S)
 async def begin(agent: str, input: str) -> str:
     """Settles that a run of `agent` is begun here; returns its id. A redone program that does not ask for it parks."""
+    return _nested_id()
+
+
+@begin.probe
+async def _was_begun(_: Call) -> Performed[str]:
+    """The id is all there is to it, whatever the clock says of the intent's age."""
+    return Performed(_nested_id())
+
+
+def _nested_id() -> str:
     return f"{SCENE.get().run_id[:_LONGEST]}.{current_call().idempotency_key[:12]}"
 
 

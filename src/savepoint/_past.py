@@ -13,6 +13,7 @@ from ._errors import Corrupt, Missing
 from ._events import Event, Head, Mark, Past, check_chain, event_key, fold, read_events, read_head, read_mark
 from ._form import Savepoint, read_form
 from ._gap import point_key
+from ._nested import nested_in
 from ._resumable import Registry
 from ._shelf import shelf_of
 from ._store import Row, Space, Store
@@ -95,14 +96,20 @@ async def _newest(
 
 
 async def may_repeat(store: Store, lineage: bytes, step: int, mark: Mark) -> tuple[str, ...]:
-    """The effects of the `ONCE` and `KEYED` calls after the savepoint `step`, as far as their events can be read."""
+    """The effects of the `ONCE` and `KEYED` calls after the savepoint `step`, those of nested runs among them, as far as
+    their events can be read.
+    """
     head, digest = await read_lineage(store, lineage)
     shelf = shelf_of(store)
     found = shelf.repeats(digest, step)
     if found is None:
         events, _ = await _events(store, lineage, mark, head)
         receipts = fold(events, start=mark.count).receipts.values()
-        found = tuple(sorted({each.effect for each in receipts if each.idempotency.doubtful and each.step >= step}))
+        effects = {each.effect for each in receipts if each.idempotency.doubtful and each.step >= step}
+        for nested in await nested_in(store, lineage, since=step):
+            first = await find_mark(store, nested.lineage, 0)
+            effects |= set(() if first is None else await may_repeat(store, nested.lineage, 0, first))
+        found = tuple(sorted(effects))
         shelf.keep_repeats(digest, step, found)
     return found
 
