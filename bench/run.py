@@ -10,6 +10,7 @@ from attrs import frozen
 import commits
 import kills
 import micro
+import sessions
 import syncs
 import worlds
 from harness import Figures, Plan, measure
@@ -91,6 +92,8 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
         yield from commits.rows(options.dir)
     if "worlds" in options.only:
         yield from worlds.rows(options.dir)
+    if "sessions" in options.only:
+        yield from sessions.rows(options.dir)
     if "kills" in options.only:
         yield from kills.rows()
     if "syncs" in options.only and syncs.available():
@@ -110,7 +113,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--forks", type=int, default=100)
     result.add_argument("--reps", type=int, default=3, help="repetitions; ratios are medians of theirs")
     result.add_argument("--dir", type=Path, default=None, help="the file system to measure on (default: temporary)")
-    result.add_argument("--only", default="micro,commits,worlds,kills,syncs,turns", help="which groups of rows")
+    result.add_argument(
+        "--only", default="micro,commits,worlds,sessions,kills,syncs,turns", help="which groups of rows"
+    )
     result.add_argument("--json", action="store_true", help="one object a row")
     return result
 
