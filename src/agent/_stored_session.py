@@ -179,7 +179,10 @@ class StoredSession:
         return member is not None and member.standing is not Standing.LANDED
 
     async def pending_runs(self, session_id: str) -> list[str]:
-        """The runs that began in the session and have not landed, oldest first."""
+        """The runs that began in the session and have not landed, oldest first.
+
+        By the wall clock, which may have jumped: an order to land them in, nothing depends on it.
+        """
         rows = await self._store.scan(Space.PENDING, below(session_id))
         return [run_id for _, run_id in sorted(map(read_pending, rows))]
 

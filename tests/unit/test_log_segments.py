@@ -10,7 +10,7 @@ from savepoint import _strategies
 from savepoint._codec import decode, encode, named_logs
 from savepoint._digest import SIZE, Domain, seal
 from savepoint._errors import Corrupt
-from savepoint._log import EMPTY_ROOT, INLINE, SEGMENT, Log, read_segments, segments, verify_segment
+from savepoint._log import EMPTY_ROOT, INLINE, SEGMENT, Log, read_segments, segments, segments_after, verify_segment
 from savepoint._portable import is_immutable, same
 
 
@@ -187,3 +187,18 @@ def test_a_log_of_logs_is_restored_with_its_inner_ones():
     assert back == log
     assert list(back[0]) == ["inner"]
     assert same(back[1]["deep"], [Log(range(100))])
+
+
+@given(st.lists(st.integers(0, 5) | st.text(min_size=100, max_size=101), min_size=1, max_size=8), st.integers(0, 8))
+def test_segments_that_continue_a_log_by_its_root_are_those_of_the_log(elements: list[object], since: int) -> None:
+    log = Log(elements)
+    since = min(since, len(log))
+    rest = [log.encoded_at(place) for place in range(since, len(log))]
+    assert segments_after(log.root_at(since), rest) == segments(log, since)
+
+
+def test_a_long_continuation_is_cut_into_segments() -> None:
+    log = Log(range(2 * SEGMENT + 7))
+    found = segments_after(log.root_at(3), [log.encoded_at(place) for place in range(3, len(log))])
+    assert found == segments(log, 3)
+    assert len(found) == 3
