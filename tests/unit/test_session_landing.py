@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent import InMemorySession, Reply, StoredSession, User
-from agent._entries import TYPES
+from agent._entries import TYPES, paired
 from agent._landing import Footing
 from agent._message import ToolCall
 from savepoint import Log, MemoryStore, Usage, open_store
@@ -169,6 +169,49 @@ async def test_a_repeat_of_a_part_that_was_cut_is_told_apart_from_an_equal_one()
     assert "another part of run 'r1'" in await session.append("u1", turn("one"), run_id="r1")
     assert await session.append("u1", turn("one")[:1], run_id="r1") == ""
     assert list(await session.load("u1")) == turn("one")[:1]
+
+
+async def test_a_cut_segment_has_a_new_mark_and_one_that_stays_keeps_its_own() -> None:
+    session = InMemorySession()
+    marks: list[bytes] = []
+    for name in ("one", "two"):
+        await session.append("u1", turn(name), run_id=name)
+        marks.append((await session.footing("u1")).mark)
+    await session.rewind("u1", keep_entries=5)
+    cut = await session.footing("u1")
+    assert cut.mark not in marks
+    assert await session.stands(5, cut.mark, "u1")
+    await session.rewind("u1", keep_entries=4)
+    assert (await session.footing("u1")).mark == marks[0]
+
+
+async def test_who_reads_while_others_write_sees_one_state_or_another(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "s", durability="process") as store:
+        session = StoredSession(store)
+        done = False
+
+        async def write() -> None:
+            nonlocal done
+            for number in range(60):
+                await session.append("u1", turn(f"{number}"), run_id=f"r{number}")
+                if number % 3 == 2:
+                    await session.rewind("u1", keep_entries=4 * (number % 5) + number % 4)
+            done = True
+
+        async def read() -> int:
+            looks = 0
+            while not done:
+                looks += 1
+                segments = await session.segments("u1")
+                assert not any(paired(segment.entries) for segment in segments)
+                outline = await session.outline("u1")
+                assert [info.start + info.count for info in outline[:-1]] == [info.start for info in outline[1:]]
+                footing = await session.footing("u1")
+                await session.stands(len(footing.history) // 2, footing.mark, "u1")
+            return looks
+
+        _, looks = await asyncio.gather(write(), read())
+        assert looks > 5
 
 
 async def test_a_run_is_pending_from_its_creation_until_it_landed_or_was_refused() -> None:
