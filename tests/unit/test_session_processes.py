@@ -1,13 +1,17 @@
 """Real processes on one session at once: nothing is lost, nothing is there twice, nothing is torn."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from agent import StoredSession
+import pytest
+
+from agent import StoredSession, User
 from agent._entries import paired
-from savepoint import open_store
+from savepoint import Log, open_store
 
 PROGRAM = """
 import asyncio, sys
@@ -82,3 +86,54 @@ def test_two_processes_append(tmp_path: Path) -> None:
 
 def test_two_processes_land(tmp_path: Path) -> None:
     together(tmp_path / "s", "land")
+
+
+LANDING = """
+import asyncio, sys
+from pathlib import Path
+from agent import StoredSession, User
+from savepoint import open_store
+from savepoint.testing import kill_from_environment
+
+async def main(place):
+    async with open_store(Path(place), durability="process") as store:
+        session = StoredSession(store)
+        footing = await session.footing("u1")
+        async with store.commit() as tx:
+            session.pending(tx, "u1", "r")
+        kill_from_environment()
+        await session.land("u1", "r", footing.history.append(User(content="mine")), history=1, mark=footing.mark)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(("point", "landed"), [("land.before", False), ("land.after", True)])
+def test_a_landing_that_was_killed_is_whole_or_still_pending_and_is_repeated(
+    tmp_path: Path, point: str, landed: bool
+) -> None:
+    place = tmp_path / "s"
+
+    async def before() -> tuple[Log, bytes]:
+        async with open_store(place, durability="process") as store:
+            session = StoredSession(store)
+            await session.append("u1", [User(content="before")])
+            footing = await session.footing("u1")
+            return footing.history, footing.mark
+
+    async def after(history: Log, mark: bytes) -> None:
+        async with open_store(place, durability="process") as store:
+            session = StoredSession(store)
+            assert await session.pending_runs("u1") == ([] if landed else ["r"])
+            assert len(await session.load("u1")) == 1 + landed
+            transcript = history.append(User(content="mine"))
+            assert await session.land("u1", "r", transcript, history=1, mark=mark) == ""
+            assert await session.load("u1") == transcript
+            assert await session.pending_runs("u1") == []
+
+    history, mark = asyncio.run(before())
+    killed = subprocess.run(
+        [sys.executable, "-c", LANDING, str(place)], env={**os.environ, "SAVEPOINT_KILL": point}, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    asyncio.run(after(history, mark))
