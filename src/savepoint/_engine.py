@@ -11,14 +11,13 @@ from threading import Event
 from typing import Any
 
 from ._ambient import boot_clock_s
-from ._errors import VERIFY, Corrupt, Foreign, Newer, NotWritable, SavepointError, Usage
+from ._errors import Corrupt, NotWritable, SavepointError, Usage
+from ._migrations import VERSION, check_version, migrate, read_version
 from ._tables import SCHEMA, Tables
 from ._unit import Unit
 
 APPLICATION = 0x53565054
 """SQLite's application id of a store: SVPT."""
-VERSION = 1
-"""The schema's version, SQLite's `user_version`: it lies in the file's header, readable before SQLite touches it."""
 _LOG_PAGES = 2000
 """Pages in the write-ahead log before it is folded in: SQLite's usual 4 MB, with pages of half its usual size."""
 WORK = "work"
@@ -61,7 +60,8 @@ class Engine(sqlite3.Connection):
     def settle(self, *, place: Path, wal: bool | None, relaxed: bool, patience_s: float) -> None:
         """Makes this a connection to the store at `place`; `wal` is `None` where it is only read.
 
-        Raises `NotWritable` where the journal mode or the level of syncing did not take.
+        A store of an older version is migrated, unless it is only read. Raises `NotWritable` where the journal mode or
+        the level of syncing did not take, `Newer`, `Foreign`, `Corrupt`.
         """
         self.tables = Tables(super().execute, str(place))
         # A rollback journal that is not synced can spoil what was synced before; a log cannot.
@@ -77,8 +77,7 @@ class Engine(sqlite3.Connection):
 
     def _settle(self, *, wal: bool | None) -> None:
         # Again: where a newer program was killed, its version may still lie in the log, not in the header.
-        (version,) = super().execute("pragma user_version").fetchone()
-        check_version(version, self.tables.place)
+        check_version(read_version(super().execute), self.tables.place)
         if wal is None:
             self._demand("query_only", "1", 1)
         else:
@@ -88,6 +87,15 @@ class Engine(sqlite3.Connection):
             level = 1 if self.relaxed else 2 if wal else 3  # SQLite's numbers of normal, full and extra
             self._demand("synchronous", str(level), level)
         self.tables.touch()
+        if wal is not None:
+            self._migrate()
+
+    def _migrate(self) -> None:
+        try:
+            migrate(super().execute, self.tables.place)
+        except BaseException:
+            self._back_out()
+            raise
 
     def _demand(self, pragma: str, value: str, read_back: object) -> None:
         (found,) = super().execute(f"pragma {pragma}").fetchone()
@@ -131,13 +139,6 @@ class Engine(sqlite3.Connection):
     def _back_out(self) -> None:
         if self.in_transaction:  # SQLite has already left it after some errors (full, I/O)
             super().execute("rollback")
-
-
-def check_version(version: int, place: str) -> None:
-    if version > VERSION:
-        raise Newer(f"{place} has version {version}, this program knows {VERSION}", next="upgrade this program")
-    if version < VERSION:
-        raise Foreign(f"{place} has the unknown version {version}", next=VERIFY)
 
 
 def create(path: Path) -> None:

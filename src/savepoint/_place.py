@@ -10,8 +10,9 @@ from pathlib import Path
 from threading import Event
 
 from ._ambient import boot_clock_s
-from ._engine import APPLICATION, check_version, create
+from ._engine import APPLICATION, create
 from ._errors import Corrupt, Foreign, Missing, NotWritable, Usage
+from ._migrations import check_version
 
 NAME = ".savepoint"
 DATABASE = "store.db"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from savepoint._engine import VERSION
 from savepoint._errors import Corrupt, Foreign, Missing, Newer, NotWritable, Usage
+from savepoint._migrations import VERSION
 from savepoint._place import find_place, on_network
 from savepoint._sqlite import journal_mode, open_store
 from savepoint._store import Space
