@@ -5,10 +5,10 @@ Pairing is by place, so an outcome is any portable value as it is: what the rece
 
 from collections.abc import Iterator, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from savepoint._errors import Corrupt
-from savepoint._types import Types, portable
+from savepoint._types import Types, UnknownFields, portable
 
 from ._answer import Answer, Usage, Wanted
 from ._message import AssistantMessage, Message, Messages, ToolCall, ToolMessage, UserMessage
@@ -36,21 +36,25 @@ SHOWN = 40_000
 """Characters of one outcome that a model is shown; the transcript keeps it whole."""
 
 
-@portable("agent/user", version=1)
+@portable("agent/user", version=1, keeps="unknown")
 @frozen(kw_only=True)
 class User:
     """What a person or a program said."""
 
     content: str
+    unknown: UnknownFields = field(default=(), repr=False)
+    """fields that a newer version wrote: kept as they are, and ignored"""
 
 
-@portable("agent/reply", version=1)
+@portable("agent/reply", version=1, keeps="unknown")
 @frozen(kw_only=True)
 class Reply:
     """What the model said; `len(calls)` outcomes follow."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+    unknown: UnknownFields = field(default=(), repr=False)
+    """fields that a newer version wrote: kept as they are, and ignored"""
 
 
 TYPES = Types([User, Reply, ToolCall, Denied, Lost, Trimmed, Answer, Wanted, Usage, Secret])

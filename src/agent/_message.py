@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import cast, overload
 
-from attrs import frozen
+from attrs import field, frozen
 
-from savepoint._types import portable
+from savepoint._types import UnknownFields, portable
 
 
 @frozen(kw_only=True)
@@ -13,7 +13,7 @@ class UserMessage:
     content: str
 
 
-@portable("agent/tool-call", version=1)
+@portable("agent/tool-call", version=1, keeps="unknown")
 @frozen(kw_only=True)
 class ToolCall:
     """A call of a reply, under our own id: `step.index`."""
@@ -22,6 +22,8 @@ class ToolCall:
     tool: str
     arguments: str
     """the provider's text, as it came"""
+    unknown: UnknownFields = field(default=(), repr=False)
+    """fields that a newer version wrote: kept as they are, and ignored"""
 
 
 @frozen(kw_only=True)

@@ -14,23 +14,27 @@ from uuid import UUID
 import attrs
 
 from effects._failure import Failure
-from savepoint._types import portable
+from savepoint._types import UnknownFields, portable
 
 
-@portable("agent/denied", version=1)
+@portable("agent/denied", version=1, keeps="unknown")
 @attrs.frozen(kw_only=True)
 class Denied:
     """The outcome of a call that somebody, or a rule, did not allow; nothing was performed."""
 
     reason: str
+    unknown: UnknownFields = attrs.field(default=(), repr=False)
+    """fields that a newer version wrote: kept as they are, and ignored"""
 
 
-@portable("agent/lost", version=1)
+@portable("agent/lost", version=1, keeps="unknown")
 @attrs.frozen(kw_only=True)
 class Lost:
     """The outcome of a call that was performed, but whose result or world changes nobody has any more."""
 
     note: str
+    unknown: UnknownFields = attrs.field(default=(), repr=False)
+    """fields that a newer version wrote: kept as they are, and ignored"""
 
 
 @portable("agent/trimmed", version=1)

@@ -77,7 +77,8 @@ def is_immutable(value: object) -> bool:
     plan = plan_of(kind)
     if plan is None:
         return True
-    return plan.immutable and all(is_immutable(getattr(value, name)) for name in plan.fields)
+    names = (*plan.fields, plan.keeps) if plan.keeps else plan.fields
+    return plan.immutable and all(is_immutable(getattr(value, name)) for name in names)
 
 
 _MUTABLE = frozenset({list, dict, set})

@@ -21,6 +21,9 @@ Fields = dict[str, object]
 Migration = Callable[[Fields], Fields]
 """Takes the fields that a version stored (of an enum: `{"member": name}`), returns those of the next version."""
 
+UnknownFields = tuple[tuple[str, object], ...]
+"""Fields that a class does not know: name and value, in canonical order, so that an instance stays immutable."""
+
 MARK = "__portable__"
 RESERVED = frozenset({"effects", "savepoint", "agent"})
 
@@ -47,6 +50,10 @@ class Plan:
     """the canonical bytes before the fields of every instance (of an enum: before the member's name)"""
     keys: tuple[tuple[str, bytes], ...] = ()
     """each field with the bytes of its key, in canonical order"""
+    keeps: str = ""
+    """the attribute that keeps fields which this version does not know; empty: there must be none"""
+    keeper: str = ""
+    """its parameter of `__init__`"""
 
     def surplus(self, value: object) -> str | None:
         """An attribute of this instance that is no field and would be lost, if there is one."""
@@ -57,22 +64,30 @@ class Plan:
 
     def build(self, fields: Fields) -> object:
         """An instance with exactly these fields, through `__init__`, so that its validators see stored data too."""
+        unknown: UnknownFields = ()
         if fields.keys() != self.arguments.keys():
-            raise Foreign(
-                f"{self.name!r} version {self.version} has the fields {sorted(self.arguments)}, stored are other fields than"
-                f" these: {sorted(fields)}",
-                next="raise the version of the class and register a migration",
-            )
+            unknown = self._unknown(fields)
+            fields = {name: fields[name] for name in self.arguments}
         taken = fields if self.direct else {a: fields[name] for name, a in self.arguments.items() if a}
         try:
-            built: object = self.cls(**taken)
+            built: object = self.cls(**taken, **{self.keeper: unknown}) if unknown else self.cls(**taken)
             if len(taken) < len(fields):  # not all are parameters of `__init__`
                 for name in (name for name, argument in self.arguments.items() if not argument):
                     object.__setattr__(built, name, fields[name])
         except Exception as error:
             raise Foreign(f"{self.name} does not accept these fields: {error}") from error
-        self._check_kept(built, fields)
+        self._check_kept(built, {**fields, self.keeps: unknown} if unknown else fields)
         return built
+
+    def _unknown(self, fields: Fields) -> UnknownFields:
+        """The fields that this version does not know, in canonical order. Raises `Foreign` where it cannot keep them."""
+        if not self.keeps or not fields.keys() >= self.arguments.keys():
+            raise Foreign(
+                f"{self.name!r} version {self.version} has the fields {sorted(self.arguments)}, stored are other fields than"
+                f" these: {sorted(fields)}",
+                next="raise the version of the class and register a migration",
+            )
+        return tuple((name, fields[name]) for name in canonical(fields.keys() - self.arguments.keys()))
 
     def _check_kept(self, built: object, fields: Fields) -> None:
         for name, wanted in fields.items():
@@ -95,8 +110,13 @@ def plan_of(cls: type) -> Plan | None:
     return plan if plan is not None and plan.cls is cls else None
 
 
-def portable(name: str, *, version: int = 1) -> Callable[[C], C]:
+def portable(name: str, *, version: int = 1, keeps: str = "") -> Callable[[C], C]:
     """Gives an enum, attrs class or dataclass its stable name; stands above the decorator that makes the class.
+
+    `keeps` names an attribute of the class (`UnknownFields`, `()` by default): fields of stored instances that this
+    class does not know are kept there, and are written back as fields of the instance itself. Without it they are
+    `Foreign`. A later program adds a field that earlier ones may ignore in the same way, as a property over that
+    attribute, so that instances without it keep their bytes.
 
     Raises `Usage` for other classes, for those that their own fields cannot build, and for a name that begins like this
     project's own (`savepoint/`, ...): no user value may have the bytes of a savepoint.
@@ -107,27 +127,37 @@ def portable(name: str, *, version: int = 1) -> Callable[[C], C]:
     def mark(cls: C) -> C:
         if name.partition("/")[0] in RESERVED and cls.__module__.partition(".")[0] not in RESERVED:
             raise Usage(f"{name!r} is a name of this project's own", next="begin it with a name of yours")
-        plan = _enum_plan(cls, name, version) if issubclass(cls, Enum) else _record_plan(cls, name, version)
+        plan = (_enum_plan if issubclass(cls, Enum) else _record_plan)(cls, name, version, keeps)
         setattr(cls, MARK, plan)
         return cls
 
     return mark
 
 
-def _enum_plan(cls: type, name: str, version: int) -> Plan:
-    start = _start(Tag.MEMBER, name, version)
+def canonical(names: Iterable[str]) -> list[str]:
+    """Names of fields in the order of their bytes."""
+    return sorted(names, key=lambda name: (len(name.encode()), name.encode()))
+
+
+def _enum_plan(cls: type, name: str, version: int, keeps: str) -> Plan:
+    if keeps:
+        raise Usage(f"{cls.__name__} is an enum: its members have no fields to keep")
+    start = stem(Tag.MEMBER, name, version)
     return Plan(cls=cls, name=name, version=version, enum=True, immutable=True, start=start)
 
 
-def _start(tag: Tag, name: str, version: int) -> bytes:
+def stem(tag: Tag, name: str, version: int) -> bytes:
+    """The canonical bytes of an instance up to its version."""
     return tagged(tag) + head(ARRAY, 3) + text(name) + integer(version)
 
 
-def _record_plan(cls: type, name: str, version: int) -> Plan:
+def _record_plan(cls: type, name: str, version: int, keeps: str) -> Plan:
     if "__attrs_attrs__" in cls.__dict__:
+        defaults: dict[str, object] = {f.name: f.default for f in attrs.fields(cls)}
         arguments = {f.name: f.alias or f.name if f.init else "" for f in attrs.fields(cls)}
         immutable = attrs.inspect(cls).is_frozen
     elif "__dataclass_fields__" in cls.__dict__:
+        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
         arguments = {f.name: f.name if f.init else "" for f in dataclasses.fields(cls)}
         immutable = cls.__dict__["__dataclass_params__"].frozen
     else:
@@ -135,20 +165,28 @@ def _record_plan(cls: type, name: str, version: int) -> Plan:
             f"{cls.__name__} is no enum, attrs class or dataclass",
             next="put @portable above the decorator that makes it one",
         )
+    keeper = arguments.pop(keeps, "") if keeps else ""
+    if keeps and (not keeper or defaults[keeps] != ()):
+        raise Usage(
+            f"{cls.__name__} has no attribute {keeps!r} to keep unknown fields in",
+            next=f"give it one: {keeps}: UnknownFields = ()",
+        )
     _check_buildable(cls, [argument for argument in arguments.values() if argument])
     derived = {n for base in cls.__mro__ for n, v in vars(base).items() if isinstance(v, cached_property)}
-    fields = tuple(sorted(arguments, key=lambda field_name: (len(field_name.encode()), field_name.encode())))
+    fields = tuple(canonical(arguments))
     return Plan(
         cls=cls,
         name=name,
         version=version,
         fields=fields,
-        start=_start(Tag.RECORD, name, version) + head(MAP, len(fields)),
+        start=stem(Tag.RECORD, name, version) + head(MAP, len(fields)),
         keys=tuple((field_name, text(field_name)) for field_name in fields),
         arguments=arguments,
         immutable=immutable,
         direct=all(name == argument for name, argument in arguments.items()),
-        derived=frozenset(derived | {"__orig_class__"}),
+        derived=frozenset(derived | {"__orig_class__", *([keeps] if keeps else ())}),
+        keeps=keeps,
+        keeper=keeper,
     )
 
 

@@ -31,7 +31,7 @@ from ._atoms import (
     text,
 )
 from ._errors import Foreign, NotPortable
-from ._types import Plan, plan_of
+from ._types import Plan, plan_of, stem
 
 if TYPE_CHECKING:
     from ._log import Log
@@ -279,6 +279,8 @@ def _record(walk: Walk, value: object, plan: Plan, depth: int) -> object:
     surplus = plan.surplus(value)
     if surplus is not None:
         raise Offence(f"attribute {surplus!r} is no field of {plan.cls.__name__} and would be lost")
+    if plan.keeps and (unknown := getattr(value, plan.keeps, ())):
+        return _record_with(walk, value, plan, unknown, depth)
     out = walk.out
     out += plan.start
     name, changed = "", False
@@ -294,6 +296,54 @@ def _record(walk: Walk, value: object, plan: Plan, depth: int) -> object:
         offence.trail.append(f".{name}")
         raise offence from None
     return _rebuilt(plan, normal) if changed or not plan.immutable else value
+
+
+def _record_with(walk: Walk, value: object, plan: Plan, unknown: object, depth: int) -> object:
+    """An instance that keeps fields which its class does not know: all stand in one map, in canonical order."""
+    keys = _known(plan, value) | _kept(plan, unknown)
+    out = walk.out
+    out += stem(Tag.RECORD, plan.name, plan.version) + head(MAP, len(keys))
+    name, changed = "", False
+    normal: dict[str, Any] = {}
+    try:
+        for name, (data, item) in sorted(keys.items(), key=lambda entry: entry[1][0]):
+            out += data
+            normal[name] = kept = walk.put(item, depth + 1)
+            changed |= kept is not item
+    except Offence as offence:
+        offence.trail.append(f".{name}")
+        raise
+    return _rebuilt(plan, normal) if changed or not plan.immutable else value
+
+
+def _known(plan: Plan, value: object) -> dict[str, tuple[bytes, Any]]:
+    """Name -> key and value of the fields that the class knows."""
+    name = ""
+    try:
+        return {(name := each): (data, getattr(value, each)) for each, data in plan.keys}
+    except AttributeError:
+        offence = Offence("is not set")
+        offence.trail.append(f".{name}")
+        raise offence from None
+
+
+def _kept(plan: Plan, unknown: object) -> dict[str, tuple[bytes, Any]]:
+    """Name -> key and value of what an instance keeps. It must be what a reader would have put there."""
+    pairs = cast("tuple[object, ...]", unknown) if type(unknown) is tuple else (None,)
+    kept: dict[str, tuple[bytes, Any]] = {}
+    try:
+        for pair in pairs:
+            name, item = cast("tuple[Any, Any]", pair) if type(pair) is tuple else (None, None)
+            if type(name) is str and name not in plan.arguments:
+                kept[name] = (text(name), item)
+    except (ValueError, Unfit):
+        kept = {}
+    data = [data for data, _ in kept.values()]
+    if len(data) < len(pairs) or data != sorted(data):
+        offence = Offence("is no tuple of (name, value), with names that are no fields, in canonical order")
+        offence.trail.append(f".{plan.keeps}")
+        raise offence
+    return kept
 
 
 def _rebuilt(plan: Plan, fields: dict[str, Any]) -> object:

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent / "vectors"
 NAMES: dict[str, object] = {}
 exec((HERE / "names.py").read_text(), NAMES)
 VECTORS = json.loads((HERE / "values.json").read_text())
-TYPES = Types([NAMES["Point"], NAMES["Colour"]])
+TYPES = Types([NAMES["Point"], NAMES["Colour"], NAMES["Open"]])
 
 
 @pytest.mark.parametrize("case", VECTORS["values"], ids=lambda case: case["python"])

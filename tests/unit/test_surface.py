@@ -140,7 +140,7 @@ SURFACE: dict[str, str] = {
     "savepoint.loads": "def(data, *, types=)",
     "savepoint.merge_run": "async def(store, run_id, host)",
     "savepoint.open_store": "def(place, *, durability=, wal=, create=, read_only=, busy_s=)",
-    "savepoint.portable": "def(name, *, version=)",
+    "savepoint.portable": "def(name, *, version=, keeps=)",
     "savepoint.resumable": "def(name, *, version=, migrations=)",
     "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=, poison_after=)",
     "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, "
@@ -151,13 +151,13 @@ SURFACE: dict[str, str] = {
     "agent.Agent": "class(*, name, instructions=, model=, tools=, max_turns=, systems=, effects=, resumables=, "
     "types=, description=, handoffs=)",
     "agent.Context": "class(*, world, deps, run_id, step, call_id)",
-    "agent.Denied": "class(*, reason)",
+    "agent.Denied": "class(*, reason, unknown=)",
     "agent.Idempotency": "pure | read | contained | composite | idempotent | keyed | once",
     "agent.InMemorySession": "class(types=)",
     "agent.Model": "class(*args, **kwargs)",
     "agent.ModelError": "Exception(message, *, next=)",
     "agent.NestedFailed": "Exception(message, *, next=)",
-    "agent.Reply": "class(*, text=, calls=)",
+    "agent.Reply": "class(*, text=, calls=, unknown=)",
     "agent.Result": "class(*, run_id, status, output=, error=, step=, questions=, transcript=, replayed=, "
     "input_ignored=, warnings=, may_repeat=)",
     "agent.ResultStore": "class(*args, **kwargs)",
@@ -172,7 +172,7 @@ SURFACE: dict[str, str] = {
     "agent.Tool": "class(*, name, version, idempotency, writes_world, ambiguous, raises, window_s, "
     "settles_within_s, max_age_s, identity, body, signature, spec, approval, shapes, required, rich)",
     "agent.Trimmed": "class(*, text, length, ref)",
-    "agent.User": "class(*, content)",
+    "agent.User": "class(*, content, unknown=)",
     "agent.as_tool": "def(agent, *, name=, description=, approval=)",
     "agent.decide": "async def(run_id, question, verdict, *, store, value=, note=, by=, agent=)",
     "agent.drop_dangling_tool_calls": "def(entries)",

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from savepoint._log import Log
 from savepoint._portable import Blob, portable
+from savepoint._types import UnknownFields
 
 __all__ = [
     "UUID", "Blob", "Decimal", "Fraction", "Log", "PurePosixPath", "ZoneInfo",
@@ -31,3 +32,11 @@ class Point:
 @portable("test/colour", version=2)
 class Colour(Enum):
     RED = 1
+
+
+@portable("test/open", keeps="unknown")
+@frozen
+class Open:
+    x: int
+    yy: int = 0
+    unknown: UnknownFields = ()
