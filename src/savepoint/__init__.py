@@ -36,6 +36,7 @@ from ._program import RunResult as RunResult
 from ._program import fork_program as fork_program
 from ._program import resume_program as resume_program
 from ._program import run_program as run_program
+from ._remove_run import remove_run as remove_run
 from ._resumable import CURRENT_RUN as CURRENT_RUN
 from ._resumable import Registry as Registry
 from ._resumable import Resumable as Resumable

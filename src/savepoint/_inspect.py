@@ -176,8 +176,11 @@ async def _steps(store: Store, record: RunRecord) -> list[StepView]:
 async def _events(store: Store, record: RunRecord) -> list[tuple[int, Event]]:
     """Every event of the lineage with the attempt that wrote it; the first attempt made the run and claimed nothing.
 
-    Raises `Corrupt`, also where one is missing: a receipt that is not found is never taken for none.
+    Raises `Corrupt`, also where one is missing: a receipt that is not found is never taken for none. Of a run that was
+    removed there are none.
     """
+    if record.removed:
+        return []
     attempt = 1
     found: list[tuple[int, Event]] = []
     for row in await whole_events(store, record.lineage):

@@ -65,6 +65,7 @@ async def discard_run(store: Store, run_id: str) -> None:
         if record.settled is not None:
             move = "finish it: savepoint merge" if record.settled == Settled.MERGING else "its changes are in the host"
             raise Conflict(f"run {run_id}: its world is {record.settled}", next=move)
+        _must_be_there(record)
         if record.status not in ENDED:
             raise Conflict(
                 f"run {run_id} is {record.status}: it can still go on", next=f"savepoint cancel {run_id} first"
@@ -74,6 +75,7 @@ async def discard_run(store: Store, run_id: str) -> None:
 
 def _must_be_open(record: RunRecord) -> None:
     run_id = record.run_id
+    _must_be_there(record)
     if record.settled == Settled.DISCARDED:
         raise Conflict(
             f"run {run_id}: its world was discarded", next=f"fork it to get one again: savepoint fork {run_id}"
@@ -82,6 +84,11 @@ def _must_be_open(record: RunRecord) -> None:
         raise Conflict(
             f"run {run_id} is {record.status}, not completed", next=f"savepoint show {run_id} tells what it needs"
         )
+
+
+def _must_be_there(record: RunRecord) -> None:
+    if record.removed:
+        raise Conflict(f"run {record.run_id} was removed, and its world with it", next="start it anew to get one again")
 
 
 async def _refuse_conflicts(store: Store, host: World, base: Snapshot, final: Snapshot) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from effects._failure import Failure
-from effects._question import Question, QuestionKind
-from effects._receipt import UNSETTLED
+from effects._question import Question
 
 from ._ambient import fresh_bytes, wall_clock_s
 from ._attempt import Attempt
@@ -20,16 +19,17 @@ from ._errors import Conflict, Held, Missing, Usage
 from ._events import LINEAGE_SIZE, Mark, read_head
 from ._form import read_form
 from ._fresh import adopted, begun
-from ._nested import Within
+from ._nested import Within, nested_in
 from ._past import Standing, find_mark, may_repeat, read_lineage, read_marks, read_standing
 from ._play import Played, leave, play
 from ._poison import check_limit
-from ._questions import open_questions, question_id, read_decisions
+from ._questions import open_questions, read_decisions
 from ._resumable import Bound, Registry
 from ._review import Review, accept
 from ._run import IfExists, Recovery, RunRecord, RunStatus, read_run, run_key
 from ._store import Space, Store, Transaction
 from ._stored import get_value
+from ._unanswered import refuse_doubts, refuse_living
 from ._world import World
 
 OnClaim = Callable[[RunRecord], None]
@@ -227,6 +227,8 @@ def _tell(attempt: Attempt, on_claim: OnClaim) -> None:
 
 
 async def _mark_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, Mark]:
+    if run.removed:
+        raise Missing(f"run {run.run_id} was removed: it has no savepoints", next="fork another run")
     step = (await read_lineage(store, run.lineage))[0].point_step if at is None else at
     mark = await find_mark(store, run.lineage, step) if step >= 0 else None
     if mark is None:
@@ -236,29 +238,23 @@ async def _mark_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, M
 
 
 async def _may_restart(store: Store, record: RunRecord, registry: Registry, *, abandon: bool) -> None:
-    lease = await owner_of(store, run_key(record.run_id))
-    if lease is not None and alive(store, record.lineage, lease):
-        raise Held(
-            f"run {record.run_id} is running in process {lease.process}", next="wait for it, or stop that process"
-        )
-    if abandon or record.status is RunStatus.COMPLETED:
+    await refuse_living(store, record)
+    if abandon or record.removed or record.status is RunStatus.COMPLETED:
         return
-    # Also what no attempt has asked about yet: the process may have died just before.
+    move = f"savepoint resume {record.run_id} and answer its questions, or restart with abandon"
+    await _nothing_in_doubt(store, record, registry, move)
+
+
+async def _nothing_in_doubt(store: Store, record: RunRecord, registry: Registry, move: str) -> None:
+    """Raises `Conflict` over a call in doubt, of the run or of one nested in the step that it would go on with."""
     standing = await read_standing(store, record.lineage, registry)
     answered = await read_decisions(store, record.lineage, registry.types)
-    doubts = [
-        receipt.effect
-        for receipt in standing.past.receipts.values()
-        if receipt.idempotency.doubtful
-        and receipt.status in UNSETTLED
-        and question_id(record.lineage, QuestionKind.IN_DOUBT, receipt) not in answered
-    ]
-    if doubts or standing.damage:
-        what = f"calls in doubt ({', '.join(doubts)})" if doubts else f"damaged receipts ({standing.damage})"
-        raise Conflict(
-            f"run {record.run_id} has {what}: a restart would forget them",
-            next=f"savepoint resume {record.run_id} and answer its questions, or restart with abandon",
-        )
+    receipts = standing.past.receipts.values()
+    refuse_doubts(record, receipts, answered, standing.damage, act="a restart", next=move)
+    for nested in await nested_in(store, record.lineage, since=standing.step):
+        inner = await find_run(store, nested.run_id)
+        if inner is not None and inner.lineage == nested.lineage and inner.status is not RunStatus.COMPLETED:
+            await _nothing_in_doubt(store, inner, registry, move)
 
 
 def _must_be_entered_by(record: RunRecord, within: Within | None) -> None:
@@ -292,6 +288,8 @@ async def _continue(store: Store, record: RunRecord, way: _Way) -> RunResult:
     _must_be_entered_by(record, way.within)
     if record.status is RunStatus.COMPLETED:
         return await stored_result(store, record, registry)
+    if record.removed:
+        raise Conflict(f"run {record.run_id} was removed", next="choose another run id, or if_exists=restart")
     if record.status is RunStatus.CANCELLED:
         raise Conflict(f"run {record.run_id} was cancelled", next="start it anew with if_exists=restart")
     lease = await owner_of(store, run_key(record.run_id))
@@ -350,9 +348,11 @@ async def stored_result(store: Store, record: RunRecord, registry: Registry) -> 
     row = await store.read(Space.HEAD, record.lineage)
     value = None if record.result is None else await get_value(store, record.result, registry.types)
     step = 0 if row is None else read_head(row).step
+    warnings = (f"run {record.run_id} was removed: only its result is left",) if record.removed else ()
     return RunResult(
-        run_id=record.run_id, status=record.status, value=value, error=record.error, step=step, replayed=True
-    )
+        run_id=record.run_id, status=record.status, value=value, error=record.error, step=step, replayed=True,
+        warnings=warnings,
+    )  # fmt: skip
 
 
 async def find_run(store: Store, run_id: str) -> RunRecord | None:

@@ -77,7 +77,7 @@ async def _runs(store: SqliteStore, types: Types) -> AsyncIterator[Damage]:
 
 async def _run(store: SqliteStore, record: RunRecord, types: Types, seen: set[bytes]) -> AsyncIterator[Damage]:
     """Raises `Corrupt`, `Missing` for what ends the reading of this run."""
-    rows = await whole_events(store, record.lineage)
+    rows = () if record.removed else await whole_events(store, record.lineage)
     marks = {step: read_mark(row).point for step, row in (await read_marks(store, record.lineage)).items()}
     named = [record.result, record.state, *marks.values()]
     worlds = [name for name in (record.base, record.final) if name is not None]

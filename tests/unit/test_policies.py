@@ -20,6 +20,7 @@ from savepoint import (
     Usage,
     World,
     at_savepoint,
+    remove_run,
     resumable,
     run_program,
     savepoint,
@@ -41,6 +42,8 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "failed": ("resumed", "restarted", Conflict, "resumed"),
     "completed": ("replayed", "restarted", Conflict, "replayed"),
     "cancelled": (Conflict, "restarted", Conflict, Conflict),
+    "completed, removed": ("replayed", "restarted", Conflict, "replayed"),
+    "failed, removed": (Conflict, "restarted", Conflict, Conflict),
 }
 """State -> what comes of each policy. `design/0006-runs.md` explains it."""
 
@@ -105,6 +108,7 @@ async def call(store: MemoryStore, given: str, **options: Any) -> Any:
 async def in_state(state: str) -> AsyncGenerator[MemoryStore]:
     """A store in which run `r` was brought into `state` by running it."""
     store = MemoryStore()
+    state, _, removed = state.partition(", ")
     Told.how = state
     running: asyncio.Task[Any] | None = None
     match state:
@@ -126,6 +130,8 @@ async def in_state(state: str) -> AsyncGenerator[MemoryStore]:
     status = {"none": None, "orphaned": "running", "killed in a call": "running"}.get(state, state)
     found = await find_run(store, "r")
     assert (found and found.status.value) == status
+    if removed:
+        await remove_run(store, "r")
     Told.how = "waiting" if state == "waiting" else ""
     yield store
     if running is not None:

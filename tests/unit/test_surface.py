@@ -141,6 +141,7 @@ SURFACE: dict[str, str] = {
     "savepoint.merge_run": "async def(store, run_id, host)",
     "savepoint.open_store": "def(place, *, durability=, wal=, create=, read_only=, busy_s=)",
     "savepoint.portable": "def(name, *, version=, keeps=)",
+    "savepoint.remove_run": "async def(store, run_id, *, abandon=)",
     "savepoint.resumable": "def(name, *, version=, migrations=)",
     "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=, poison_after=)",
     "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, "
