@@ -4,9 +4,9 @@ import json
 
 from effects._question import Choice, Decision, Question
 from savepoint._errors import Missing, Usage
-from savepoint._program import get_run
 from savepoint._questions import every_question, record_decision
 from savepoint._resumable import OURS
+from savepoint._run_result import get_run
 from savepoint._store import Store
 
 from ._agent import Agent

@@ -5,9 +5,9 @@ from attrs import evolve
 from savepoint import World, fork_program
 from savepoint._claim import LEASE_S
 from savepoint._form import Savepoint
-from savepoint._program import get_run
 from savepoint._review import Review, Reviewed
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 from savepoint._store import Store
 
 from ._agent import Agent

@@ -7,8 +7,8 @@ from attrs import field, frozen
 
 from savepoint import Log, RunStatus
 from savepoint._errors import Conflict, Usage
-from savepoint._program import find_run
 from savepoint._run import RunRecord
+from savepoint._run_result import find_run
 from savepoint._store import Store
 from savepoint._types import Types
 

@@ -16,9 +16,9 @@ from savepoint._errors import Halted, SavepointError, Stopped, Usage
 from savepoint._form import snapshot_ids
 from savepoint._journal import Journal
 from savepoint._nested import Within as WithinRun
-from savepoint._program import get_run
 from savepoint._resumable import OURS, Registry
 from savepoint._run import Recovery
+from savepoint._run_result import get_run
 from savepoint._stored import get_value
 
 from ._agent import Agent

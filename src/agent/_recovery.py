@@ -10,8 +10,8 @@ from savepoint._claim import LEASE_S
 from savepoint._errors import Held, SavepointError, Usage
 from savepoint._orphans import survey_orphans
 from savepoint._poison import check_limit
-from savepoint._program import get_run
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 from savepoint._store import Store
 
 from ._agent import Agent

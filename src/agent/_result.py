@@ -8,8 +8,8 @@ from attrs import field, frozen
 from effects._failure import Failure
 from effects._question import Question
 from savepoint import Log, RunResult, RunStatus
-from savepoint._program import find_run
 from savepoint._run import RunRecord
+from savepoint._run_result import find_run
 from savepoint._store import Store
 from savepoint._stored import get_value
 from savepoint._types import Types

@@ -7,8 +7,8 @@ from attrs import evolve
 from effects import Idempotency
 from savepoint import RunStatus, World, resume_program
 from savepoint._claim import LEASE_S
-from savepoint._program import get_run
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 from savepoint._store import Store
 
 from ._agent import Agent

@@ -11,8 +11,8 @@ from savepoint._ambient import fresh_bytes
 from savepoint._claim import LEASE_S
 from savepoint._errors import Conflict, Usage
 from savepoint._form import Savepoint, read_form
-from savepoint._program import find_run
 from savepoint._run import IfExists, Recovery, RunRecord
+from savepoint._run_result import find_run
 from savepoint._store import Store, Transaction
 
 from ._agent import Agent

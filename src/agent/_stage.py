@@ -4,11 +4,11 @@ from typing import cast
 
 from attrs import evolve
 
-from savepoint import RunResult, RunStatus, World
+from savepoint import RunResult, RunStatus, World, remove_run
 from savepoint._errors import Usage
-from savepoint._program import get_run
 from savepoint._resumable import Registry
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 from savepoint._store import Store
 
 from ._agent import Agent
@@ -71,8 +71,6 @@ async def finished(scene: Scene, link: Link, found: RunResult, registry: Registr
         if warning:
             result = evolve(result, warnings=(*result.warnings, warning))
         elif record.meta.get(DELETE):
-            from savepoint import remove_run  # TEMP
-
             await remove_run(scene.store, record.run_id)
     return tell(scene, result)
 

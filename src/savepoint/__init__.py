@@ -16,6 +16,7 @@ from ._errors import NotPortable as NotPortable
 from ._errors import NotWritable as NotWritable
 from ._errors import SavepointError as SavepointError
 from ._errors import Usage as Usage
+from ._fork_program import fork_program as fork_program
 from ._hydrate import Revived as Revived
 from ._hydrate import hydrate as hydrate
 from ._inspect import list_runs as list_runs
@@ -32,8 +33,6 @@ from ._point import savepoint as savepoint
 from ._point import using_world as using_world
 from ._portable import portable as portable
 from ._portable import same as same
-from ._program import RunResult as RunResult
-from ._program import fork_program as fork_program
 from ._program import resume_program as resume_program
 from ._program import run_program as run_program
 from ._remove_run import remove_run as remove_run
@@ -42,6 +41,7 @@ from ._resumable import Registry as Registry
 from ._resumable import Resumable as Resumable
 from ._resumable import resumable as resumable
 from ._run import RunStatus as RunStatus
+from ._run_result import RunResult as RunResult
 from ._sqlite import open_store as open_store
 from ._types import Types as Types
 from ._workspace import Workspace as Workspace

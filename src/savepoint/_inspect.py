@@ -12,9 +12,9 @@ from ._errors import Corrupt, Missing, Usage
 from ._events import Called, Claimed, Event, Gap, read_events, read_head, read_mark
 from ._form import Form, snapshot_ids
 from ._past import read_marks, whole_events
-from ._program import find_run, get_run
 from ._questions import arguments_of, open_questions
 from ._run import ENDED, RunRecord, RunStatus, read_run, run_key
+from ._run_result import find_run, get_run
 from ._store import Space, Store
 from ._stored import get_value
 from ._types import Types

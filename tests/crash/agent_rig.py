@@ -26,8 +26,8 @@ from effects._question import Question, QuestionKind
 from effects._receipt import Receipt, Status
 from savepoint import RunStatus, SavepointError
 from savepoint._crashpoint import CrashPoint
-from savepoint._program import find_run, get_run
 from savepoint._questions import open_questions
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore, open_store
 from savepoint.crash._observe import asked, at_end, at_start, idempotency_key, once_answered, receipts
 from savepoint.testing import arm

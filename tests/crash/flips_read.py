@@ -16,8 +16,8 @@ from savepoint._form import Form, read_form, snapshot_ids
 from savepoint._inspect import inspect_run, list_runs, read_receipts
 from savepoint._log import EMPTY_ROOT
 from savepoint._past import read_marks, read_standing
-from savepoint._program import find_run, get_run, stored_result
 from savepoint._questions import read_decisions, read_questions
+from savepoint._run_result import find_run, get_run, stored_result
 from savepoint._sqlite import SqliteStore
 from savepoint._store import Kind, Space
 from savepoint._stored import get_value

@@ -17,9 +17,9 @@ from effects._question import Choice, Decision, QuestionKind
 from savepoint import SavepointError, fork_program, open_store, resume_program, run_program
 from savepoint import _crashpoint as crashpoint
 from savepoint._crashpoint import CrashPoint
-from savepoint._program import RunResult, find_run, get_run
 from savepoint._questions import open_questions, read_decisions, read_questions, record_decision
 from savepoint._resumable import CURRENT_RUN
+from savepoint._run_result import RunResult, find_run, get_run
 from savepoint.crash._observe import idempotency_key
 
 Json = dict[str, Any]

@@ -14,8 +14,8 @@ from savepoint import KeyValue, Workspace, hydrate, open_store
 from savepoint._events import read_mark
 from savepoint._form import read_form, snapshot_ids
 from savepoint._past import read_marks
-from savepoint._program import find_run, get_run
 from savepoint._questions import open_questions
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._stored import get_value
 from savepoint._verify import verify_store

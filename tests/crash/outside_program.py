@@ -24,9 +24,9 @@ from savepoint._codec import dumps
 from savepoint._digest import Domain, seal
 from savepoint._events import Called, event_key, read_events
 from savepoint._past import read_lineage
-from savepoint._program import find_run
 from savepoint._questions import open_questions, read_decisions, read_questions, record_decision
 from savepoint._run import RunRecord, RunStatus
+from savepoint._run_result import find_run
 from savepoint._sqlite import SqliteStore
 from savepoint._store import Space
 from savepoint.crash import Outside, OutsideClient, OutsideRefused

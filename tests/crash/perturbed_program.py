@@ -23,9 +23,9 @@ from effects._receipt import Receipt, Status
 from savepoint import KeyValue, Registry, World, resumable, run_program, savepoint
 from savepoint._past import read_marks
 from savepoint._point import current_world
-from savepoint._program import find_run
 from savepoint._questions import arguments_of, open_questions, record_decision
 from savepoint._resumable import OURS
+from savepoint._run_result import find_run
 from savepoint._sqlite import SqliteStore, open_store
 from savepoint.crash._observe import asked, decided_questions, idempotency_key, receipts
 

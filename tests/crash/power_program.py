@@ -30,9 +30,9 @@ from savepoint import (
 from savepoint._codec import dumps
 from savepoint._digest import Domain, seal
 from savepoint._point import current_world
-from savepoint._program import get_run
 from savepoint._questions import open_questions, record_decision
 from savepoint._run import RunStatus
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._verify import verify_store
 

@@ -26,8 +26,8 @@ from savepoint import (
     run_program,
 )
 from savepoint._point import current_world
-from savepoint._program import find_run
 from savepoint._questions import open_questions, record_decision
+from savepoint._run_result import find_run
 from savepoint._sqlite import SqliteStore, open_store
 
 RUN, FORK = "run", "fork"

@@ -27,7 +27,7 @@ from savepoint import (
     RunStatus,
     _past,
 )
-from savepoint._program import find_run
+from savepoint._run_result import find_run
 from savepoint._sqlite import open_store
 from savepoint.crash._ends import die_with_parent
 from savepoint.crash._observe import at_end, decided_questions, receipts

@@ -12,9 +12,9 @@ from racing import REGISTRY, RUN, _report, _rows, _started, in_child, program
 
 from effects._question import Choice, Decision
 from savepoint import Held, RunResult, _program, open_store, resume_program, run_program
-from savepoint._program import get_run
 from savepoint._questions import open_questions, record_decision
 from savepoint._run import RunStatus
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 from savepoint.testing import CrashPoint, arm, kill_at
 

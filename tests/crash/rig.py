@@ -15,9 +15,9 @@ from scenarios import SCENARIOS
 
 from effects._question import Choice, Decision, Question, QuestionKind
 from savepoint import KeyValue, run_program
-from savepoint._program import find_run, get_run
 from savepoint._questions import open_questions, record_decision
 from savepoint._run import RunStatus
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore, open_store
 from savepoint.crash import ForkServer, Kill
 from savepoint.crash._observe import asked, at_end, at_start, idempotency_key, once_answered

@@ -23,8 +23,8 @@ from savepoint._crashpoint import CrashPoint, arm
 from savepoint._events import read_mark
 from savepoint._form import read_form
 from savepoint._past import read_marks
-from savepoint._program import RunResult, find_run, get_run
 from savepoint._questions import open_questions, record_decision
+from savepoint._run_result import RunResult, find_run, get_run
 from savepoint._sqlite import SqliteStore
 
 RUN = "run"

@@ -10,7 +10,7 @@ from rig import RUN, Server
 from scenarios import SCENARIOS
 
 from savepoint import Foreign, Registry, SavepointError, open_store, resumable, resume_program
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from rig import env
 from agent import decide
 from savepoint import open_store
 from savepoint._orphans import orphans
-from savepoint._program import get_run
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 
 ORPHANED = Path(__file__).with_name("orphaned.py")
 KILLED = -signal.SIGKILL

@@ -7,8 +7,8 @@ import pytest
 from rig import RUN, Json, Server
 
 from savepoint import open_store
-from savepoint._program import get_run
 from savepoint._questions import open_questions
+from savepoint._run_result import get_run
 from savepoint._types import Types
 
 

@@ -17,8 +17,8 @@ from savepoint._frame import Frame
 from savepoint._gate import Gate
 from savepoint._guard import Guard
 from savepoint._point import current_world
-from savepoint._program import get_run
 from savepoint._questions import record_decision
+from savepoint._run_result import get_run
 from savepoint._store import Space
 
 ONCE, READ, KEYED = Idempotency.ONCE, Idempotency.READ, Idempotency.KEYED

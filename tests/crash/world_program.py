@@ -9,7 +9,7 @@ from agent import Agent, Context, decide, resume, run, tool
 from agent._entries import render
 from agent.testing import ScriptedModel, call, say
 from savepoint import Workspace, World, open_store
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 from savepoint.testing import kill_from_environment
 
 PLACE = Path(sys.argv[1])

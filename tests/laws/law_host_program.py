@@ -23,7 +23,7 @@ from savepoint import (
 from savepoint._events import read_mark
 from savepoint._past import read_marks
 from savepoint._point import current_world
-from savepoint._program import find_run, get_run
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore
 
 Json = dict[str, Any]

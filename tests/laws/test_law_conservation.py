@@ -21,7 +21,7 @@ from law_kills import RECOVERY, WAL, Kills, few
 from agent._nested import registry_for
 from effects._question import QuestionKind
 from savepoint import open_store
-from savepoint._program import find_run
+from savepoint._run_result import find_run
 from savepoint.crash import ForkServer, Kill
 from savepoint.crash._observe import decided_questions
 from savepoint.crash._oracle import asked_again

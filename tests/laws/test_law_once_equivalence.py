@@ -33,9 +33,9 @@ from savepoint._codec import dumps
 from savepoint._crashpoint import CrashPoint
 from savepoint._digest import Domain, seal
 from savepoint._point import current_world
-from savepoint._program import get_run
 from savepoint._questions import record_decision
 from savepoint._run import run_key
+from savepoint._run_result import get_run
 from savepoint._store import Space
 from savepoint.testing import arm
 

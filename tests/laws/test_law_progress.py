@@ -27,7 +27,7 @@ from savepoint import (
 )
 from savepoint._errors import Stopped
 from savepoint._events import read_head
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 from savepoint._store import Space
 from savepoint._unit import Unit
 

@@ -22,7 +22,7 @@ from savepoint import (
     using_world,
 )
 from savepoint._events import read_mark
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 from savepoint._store import Space
 from savepoint._strategies import values
 

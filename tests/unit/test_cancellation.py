@@ -6,7 +6,7 @@ import pytest
 
 from effects import Idempotency, effect
 from savepoint import MemoryStore, Registry, RunStatus, resumable, run_program
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 
 ENTERED: list[asyncio.Event] = []
 

@@ -15,7 +15,7 @@ from savepoint._claim import take_lock
 from savepoint._conflict import MergeConflict
 from savepoint._inspect import find_run_id, inspect_run, list_runs, read_receipts
 from savepoint._merge_run import Settled, discard_run, merge_run
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._verify import verify_store
 

@@ -34,8 +34,8 @@ from savepoint import (
 from savepoint._ambient import boot_id
 from savepoint._claim import Lease, write_lease
 from savepoint._orphans import orphans
-from savepoint._program import get_run
 from savepoint._run import run_key, write_run
+from savepoint._run_result import get_run
 from savepoint._store import Space, Store
 
 log: list[str] = []

@@ -8,11 +8,13 @@ import pytest
 from effects import Idempotency, effect
 from savepoint import Registry, World, open_store, resumable, savepoint
 from savepoint._errors import Corrupt, Missing
+from savepoint._fork_program import fork_program
 from savepoint._gap import point_key
 from savepoint._inspect import read_receipts
 from savepoint._memory import MemoryStore
 from savepoint._past import read_standing
-from savepoint._program import fork_program, get_run, run_program
+from savepoint._program import run_program
+from savepoint._run_result import get_run
 from savepoint._store import Space
 from savepoint._types import Types
 

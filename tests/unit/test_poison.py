@@ -30,9 +30,9 @@ from savepoint import (
 from savepoint._crashpoint import CrashPoint, arm
 from savepoint._errors import Stopped
 from savepoint._poison import failures_at, must_ask, poison_reason
-from savepoint._program import get_run
 from savepoint._questions import record_decision
 from savepoint._run import RunRecord, read_run, run_key, write_run
+from savepoint._run_result import get_run
 from savepoint._store import Row, Space, Store
 
 log: list[str] = []

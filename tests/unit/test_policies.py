@@ -26,8 +26,8 @@ from savepoint import (
     savepoint,
 )
 from savepoint._errors import Stopped
-from savepoint._program import find_run, get_run
 from savepoint._run import run_key
+from savepoint._run_result import find_run, get_run
 from savepoint._store import Space
 
 POLICIES = ("resume", "restart", "fail", "resume_only")

@@ -25,9 +25,9 @@ from savepoint import (
     run_program,
 )
 from savepoint._crashpoint import CrashPoint
-from savepoint._program import get_run
 from savepoint._questions import read_decisions, record_decision
 from savepoint._run import run_key
+from savepoint._run_result import get_run
 from savepoint._store import Space
 from savepoint.testing import arm
 

@@ -28,7 +28,6 @@ from savepoint import (
     World,
     cancel_run,
     discard_run,
-    dumps,
     fork_program,
     list_runs,
     merge_run,
@@ -43,8 +42,8 @@ from savepoint._errors import Stopped
 from savepoint._inspect import inspect_run, read_receipts
 from savepoint._merge_run import Settled
 from savepoint._nested import Nested, write_nested
-from savepoint._program import find_run, get_run
 from savepoint._run import RunRecord, run_key, write_run
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._store import Space, Store
 from savepoint._unit import Unit
@@ -408,7 +407,7 @@ async def test_another_run_of_a_nested_ones_id_is_not_touched(store: Store):
     await started(store, "mine")
     async with store.commit() as tx:
         lineage = (await get_run(store, "r")).lineage
-        tx.write(Space.NESTED, lineage + bytes(16), dumps("mine"))
+        write_nested(tx, lineage, Nested(run_id="mine", lineage=bytes(16), step=0))
     whole = await content(store)
     with pytest.raises(Exception, match="says otherwise"):
         await remove_run(store, "r")

@@ -7,8 +7,8 @@ import pytest
 
 from effects import Idempotency, Performed, effect, handler
 from savepoint import Cell, MemoryStore, Registry, RunStatus, Usage, World, resumable, run_program, savepoint
-from savepoint._program import get_run
 from savepoint._questions import open_questions
+from savepoint._run_result import get_run
 
 LOG: list[str] = []
 SEATS = Cell("review/seats", int, default=0)

@@ -29,9 +29,9 @@ from savepoint import (
     savepoint,
 )
 from savepoint._errors import Stopped, Superseded
-from savepoint._program import get_run
 from savepoint._questions import record_decision
 from savepoint._run import ENDED, TRANSITIONS, former_key, may, read_run, run_key
+from savepoint._run_result import get_run
 from savepoint._store import Row, Space
 from savepoint._unit import Unit
 

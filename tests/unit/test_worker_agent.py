@@ -18,7 +18,7 @@ from effects._question import QuestionKind
 from effects._receipt import Receipt
 from savepoint import Usage, Workspace, World, open_store
 from savepoint._events import Called, read_events
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._store import Space
 

@@ -18,8 +18,8 @@ from effects._receipt import Receipt, Status
 from savepoint import RunStatus, SavepointError, Workspace, World, dumps, loads, open_store
 from savepoint._crashpoint import CrashPoint, arm
 from savepoint._form import Savepoint
-from savepoint._program import find_run, get_run
 from savepoint._questions import open_questions
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._stored import get_value
 from savepoint.crash import _observe as observe

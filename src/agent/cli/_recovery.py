@@ -10,8 +10,8 @@ from agent import Result, Resumed
 from agent._recovery import BACKOFF_S, POISON_AFTER, TRIES, Work, check_recovery, must_be_left, recover
 from savepoint import SavepointError, Usage
 from savepoint._orphans import survey_orphans
-from savepoint._program import get_run
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 
 from ._common import Desk

@@ -18,10 +18,10 @@ from savepoint._errors import SavepointError
 from savepoint._events import read_head
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import Settled, merge_run
-from savepoint._program import find_run, get_run, stored_result
 from savepoint._questions import open_questions
 from savepoint._resumable import OURS, Registry
 from savepoint._run import ENDED, IfExists, Recovery, RunRecord
+from savepoint._run_result import find_run, get_run, stored_result
 from savepoint._sqlite import SqliteStore
 from savepoint._store import Space
 

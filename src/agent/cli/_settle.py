@@ -7,9 +7,9 @@ from savepoint import Missing, RunStatus, Types, Usage
 from savepoint._cancel import cancel_run
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import discard_run, merge_run
-from savepoint._program import get_run
 from savepoint._questions import every_question, open_questions, record_decision
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 
 from ._common import Desk

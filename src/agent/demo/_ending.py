@@ -11,7 +11,7 @@ from agent._resume import resume
 from agent.worker._tools import SYSTEM
 from savepoint import Log, RunStatus, Types, Workspace, same
 from savepoint._form import snapshot_ids
-from savepoint._program import get_run
+from savepoint._run_result import get_run
 from savepoint._store import Store
 from savepoint._stored import get_value
 from savepoint._world import SnapshotId

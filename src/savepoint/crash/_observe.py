@@ -15,10 +15,10 @@ from savepoint._events import Called, event_key, read_events, read_mark
 from savepoint._form import Savepoint, read_form, snapshot_ids
 from savepoint._log import Log
 from savepoint._past import read_lineage, read_marks
-from savepoint._program import find_run
 from savepoint._questions import open_questions, read_decisions, read_questions
 from savepoint._resumable import Registry
 from savepoint._run import RunRecord
+from savepoint._run_result import find_run
 from savepoint._sqlite import SqliteStore
 from savepoint._store import Row, Space
 from savepoint._stored import get_value
