@@ -71,9 +71,14 @@ async def fork_program(
     return evolve(result, may_repeat=repeat)
 
 
+def refuse_removed(record: RunRecord) -> None:
+    """Raises `Missing` where nothing is left to fork."""
+    if record.removed:
+        raise Missing(f"run {record.run_id} was removed: it has no savepoints", next="fork another run")
+
+
 async def _mark_at(store: Store, run: RunRecord, at: int | None) -> tuple[int, Mark]:
-    if run.removed:
-        raise Missing(f"run {run.run_id} was removed: it has no savepoints", next="fork another run")
+    refuse_removed(run)
     step = (await read_lineage(store, run.lineage))[0].point_step if at is None else at
     mark = await find_mark(store, run.lineage, step) if step >= 0 else None
     if mark is None:

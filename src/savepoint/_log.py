@@ -292,6 +292,11 @@ def verify_segment(root: bytes, body: bytes) -> bool:
         return False
 
 
+def parts_of(body: bytes) -> Sequence[Part]:
+    """The elements of one segment. Raises `Corrupt`."""
+    return _parse(body)[0]
+
+
 def _parse(body: bytes) -> tuple[list[Part], list[bytes]]:
     """A segment's elements, and the roots before, between and after them."""
     cursor = Cursor(body, SIZE)

@@ -50,7 +50,7 @@ async def remove_run(store: Store, run_id: str, *, abandon: bool = False) -> Non
     if not abandon and record.settled == Settled.MERGING:
         raise Conflict(
             f"run {run_id}: its world is half merged, and a removal would leave it so",
-            next=f"finish it: savepoint merge {run_id}, or remove it with abandon",
+            next=f"finish it: savepoint merge {run_id}, or remove it all the same: savepoint rm {run_id} --abandon",
         )
     await _commit(store, row, record, found)
     await _sweep(store, found)
@@ -59,7 +59,7 @@ async def remove_run(store: Store, run_id: str, *, abandon: bool = False) -> Non
 def _move(record: RunRecord) -> str:
     """Questions, those of nested runs too, are asked where the outermost run is resumed; a cancelled one never is."""
     ask = f"savepoint resume {record.run_id} and answer its questions, or "
-    return f"{ask if record.status not in ENDED else ''}remove it with abandon"
+    return f"{ask if record.status not in ENDED else ''}remove it all the same: savepoint rm {record.run_id} --abandon"
 
 
 def _refuse_doubts(record: RunRecord, found: Belongings, move: str) -> None:

@@ -216,7 +216,7 @@ async def test_a_call_in_doubt_must_be_abandoned(store: Store):
     await cancel_run(store, "r")
     with pytest.raises(Conflict, match="calls in doubt") as refused:
         await remove_run(store, "r")
-    assert refused.value.next == "remove it with abandon"
+    assert refused.value.next == "remove it all the same: savepoint rm r --abandon"
     await remove_run(store, "r", abandon=True)
     assert list(await content(store)) == [Space.RUN]
     assert (await get_run(store, "r")).status is RunStatus.CANCELLED

@@ -242,6 +242,20 @@ async def discard(run: Run, /, *, common: Common = COMMON) -> int:
     return await _settle.discard(Desk(common=common), run)
 
 
+@app.command
+async def rm(
+    run: Run,
+    /,
+    *,
+    abandon: Annotated[
+        bool, Parameter(negative="", help="Also over calls that are in doubt, or a merge that was begun.")
+    ] = False,
+    common: Common = COMMON,
+) -> int:
+    """Remove a run that nobody holds. Its id stays taken, and the result of a completed one stays."""
+    return await _settle.remove(Desk(common=common), run, abandon=abandon)
+
+
 @app.command(usage="Usage: savepoint crash [OPTIONS] [TARGET [INPUT]]")
 async def crash(
     target: str | None = None,

@@ -36,6 +36,21 @@ def one_line(text: str, width: int) -> str:
     return flat if len(flat) <= width else f"{flat[: max(0, width - 1)]}…"
 
 
+def size(count: int) -> str:
+    """Bytes for people: 812 B, 3.4 kB, 12 MB; in steps of 1000."""
+    if count < _STEP:
+        return f"{count} B"
+    amount, unit = count / _STEP, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if amount < _STEP:
+            break
+        amount, unit = amount / _STEP, larger
+    return f"{amount:.1f} {unit}" if amount < _TEN else f"{amount:.0f} {unit}"
+
+
+_STEP, _TEN = 1000, 10
+
+
 @frozen(kw_only=True)
 class Output:
     """One command's voice. A reader that goes away (`| head`) never disturbs the run."""

@@ -16,6 +16,7 @@ from savepoint import Conflict, Missing, NotWritable, RunResult, RunStatus, Usag
 from savepoint._ambient import fresh_bytes
 from savepoint._errors import SavepointError
 from savepoint._events import read_head
+from savepoint._fork_program import refuse_removed
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import Settled, merge_run
 from savepoint._questions import open_questions
@@ -128,6 +129,7 @@ async def fork(desk: Desk, run: str, start: Start, *, at: int | None, fork_id: s
     """A new run from a savepoint of another one."""
     async with desk.opened() as store:
         parent = await get_run(store, await find_run_id(store, run))
+        refuse_removed(parent)
         await note_orphans(desk, store, besides=parent.run_id)
         local = await known(store, parent, start)
         worker, host, model = await performers(desk, store, parent, local)
@@ -182,7 +184,7 @@ def _not_cancelled(record: RunRecord, if_exists: IfExists) -> None:
     """Raises `Conflict`. `fail` has its own words."""
     if record.status is RunStatus.CANCELLED and if_exists is not IfExists.FAIL:
         move = "start it anew: savepoint run ... --if-exists restart"
-        raise Conflict(f"run {record.run_id} was cancelled", next=move)
+        raise Conflict(f"run {record.run_id} was {'removed' if record.removed else 'cancelled'}", next=move)
 
 
 async def _merged(desk: Desk, store: SqliteStore, ending: Ending) -> Exit:
@@ -236,4 +238,5 @@ def _as_result(found: RunResult) -> Result:
         output=found.value if isinstance(found.value, str) else None,
         step=found.step,
         replayed=found.replayed,
+        warnings=found.warnings,
     )

@@ -1,9 +1,9 @@
-"""`decide`, `cancel`, `merge`, `discard`: what a person settles about a run."""
+"""`decide`, `cancel`, `merge`, `discard`, `rm`: what a person settles about a run."""
 
 from pathlib import Path
 
 from effects._question import VALUED, Choice, Decision, Question, QuestionKind
-from savepoint import Missing, RunStatus, Types, Usage
+from savepoint import Missing, RunStatus, Types, Usage, World, remove_run
 from savepoint._cancel import cancel_run
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import discard_run, merge_run
@@ -70,12 +70,13 @@ async def merge(desk: Desk, run: str, *, workspace: Path | None) -> Exit:
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
         local = await read_local(store, run_id)
-        if (await get_run(store, run_id)).base is None:
+        record = await get_run(store, run_id)
+        if record.base is None and not record.removed:
             raise Usage(f"run {run_id} has no workspace: nothing to merge", next="start one with --workspace DIR")
         place = directory(workspace) or (None if local is None else local.workspace)
-        if place is None:
+        if place is None and not record.removed:
             raise Usage(f"the workspace of run {run_id} is not known here", next="name it: --workspace DIR")
-        changes = await merge_run(store, run_id, host_world(place, desk.place))
+        changes = await merge_run(store, run_id, World() if place is None else host_world(place, desk.place))
     if desk.output.json:
         settled = {"run_id": run_id, "settled": "merged", "workspace": str(place)}
         desk.output.emit({**settled, "changes": changes_json(changes)})
@@ -94,6 +95,19 @@ async def discard(desk: Desk, run: str) -> Exit:
     if desk.output.json:
         desk.output.emit({"run_id": run_id, "settled": "discarded"})
     desk.output.note(f"what run {run_id} changed is discarded; the host is as it was")
+    return Exit.DONE
+
+
+async def remove(desk: Desk, run: str, *, abandon: bool) -> Exit:
+    """Removes a run; its id stays taken."""
+    async with desk.opened() as store:
+        run_id = await find_run_id(store, run)
+        await remove_run(store, run_id, abandon=abandon)
+        record = await get_run(store, run_id)
+    if desk.output.json:
+        desk.output.emit({"run_id": run_id, "status": record.status.value, "removed": True})
+    left = "only its result is left" if record.status is RunStatus.COMPLETED else "its id starts only with a restart"
+    desk.output.note(f"run {run_id} is removed: {left}")
     return Exit.DONE
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from agent._entries import TYPES
 from agent._graph import graph_of
 from savepoint import Corrupt, Foreign, RunStatus, SavepointError, Types
+from savepoint._disk import Disk, disk_of
 from savepoint._inspect import (
     ReceiptView,
     RunSummary,
@@ -18,6 +19,7 @@ from savepoint._inspect import (
     list_runs,
     read_receipts,
 )
+from savepoint._run_result import get_run
 from savepoint._resumable import OURS
 from savepoint._sqlite import SqliteStore
 from savepoint._verify import verify_store
@@ -28,7 +30,7 @@ from ._common import Desk
 from ._exit import Exit
 from ._lines import arguments_of
 from ._local import Local, host_world, read_local
-from ._output import plain, printable
+from ._output import plain, printable, size
 from ._question import age, as_json, lines, named
 from ._report import Changes, change_lines, changes_json
 from ._target import load_agent
@@ -72,12 +74,14 @@ async def show(desk: Desk, run: str) -> Exit:
         local = await read_local(store, run_id)
         view = await understood(lambda types: inspect_run(store, run_id, types), local)
         changes, damage = await _changes(desk, store, view, local)
+        disk, unread = await _disk_of(store, view)
+    damaged = [*view.damage, *damage, *unread]
     if desk.output.json:
-        desk.output.emit(_document(view, local, changes, [*view.damage, *damage]))
+        desk.output.emit({**_document(view, local, changes, damaged), "disk": disk and _disk(disk)})
         return Exit.DONE
-    for name, text in _facts(view, local):
+    for name, text in [*_facts(view, local), *([("disk", _size_of(disk))] if disk else ())]:
         desk.output.result(f"{name:<10} {text}")
-    for line in (*(f"damaged    {text}" for text in (*view.damage, *damage)), *change_lines(changes)):
+    for line in (*(f"damaged    {text}" for text in damaged), *change_lines(changes)):
         desk.output.result(line)
     for question in view.questions:
         desk.output.result("")
@@ -92,6 +96,10 @@ async def log(desk: Desk, run: str) -> Exit:
         run_id = await find_run_id(store, run)
         local = await read_local(store, run_id)
         receipts = await understood(lambda types: read_receipts(store, run_id, types), local)
+        removed = (await get_run(store, run_id)).removed
+    if removed:
+        desk.output.note(f"run {run_id} was removed: its receipts are gone")
+        return Exit.DONE
     if desk.output.json:
         for view in receipts:
             desk.output.emit(_receipt(view))
@@ -152,12 +160,22 @@ async def _changes(
         return {}, (error.message,)
 
 
+async def _disk_of(store: SqliteStore, view: RunView) -> tuple[Disk | None, tuple[str, ...]]:
+    """What the run takes, or why that cannot be told."""
+    try:
+        return await disk_of(store, view.summary.record), ()
+    except SavepointError as error:
+        return None, (error.message,)
+
+
 def _status(summary: RunSummary) -> Text:
     colours = {
         RunStatus.COMPLETED: "green", RunStatus.WAITING: "yellow", RunStatus.FAILED: "red", RunStatus.RUNNING: "cyan",
     }  # fmt: skip
     if summary.orphaned:
         return Text("running (orphaned)", style="magenta")
+    if summary.record.removed:
+        return Text(f"{summary.record.status.value} (removed)", style="dim")
     return Text(summary.record.status.value, style=colours.get(summary.record.status, ""))
 
 
@@ -167,6 +185,7 @@ def _summary(summary: RunSummary) -> dict[str, object]:
         "run_id": record.run_id,
         "status": record.status.value,
         "orphaned": summary.orphaned,
+        "removed": record.removed,
         "step": summary.step,
         "program": record.program,
         "agent": plain(record.meta.get("agent")),
@@ -209,6 +228,22 @@ def _world(view: RunView, local: Local | None, changes: Changes) -> dict[str, ob
     }
 
 
+def _disk(disk: Disk) -> dict[str, object]:
+    return {
+        "bytes": disk.bytes,
+        "rows": disk.rows,
+        "row_bytes": disk.row_bytes,
+        "objects": disk.objects,
+        "object_bytes": disk.object_bytes,
+    }
+
+
+def _size_of(disk: Disk) -> str:
+    rows = f"{disk.rows} row{'s' * (disk.rows != 1)}: {size(disk.row_bytes)}"
+    objects = f"{disk.objects} object{'s' * (disk.objects != 1)}: {size(disk.object_bytes)}"
+    return f"{size(disk.bytes)} ({rows}, {objects})"
+
+
 def _ids(snapshot: Snapshot) -> dict[str, str]:
     return {name: found.id.hex() for name, found in snapshot.items()}
 
@@ -234,13 +269,17 @@ def _receipt(view: ReceiptView) -> dict[str, object]:
 def _facts(view: RunView, local: Local | None) -> list[tuple[str, str]]:
     record = view.summary.record
     resumable = "no" if view.resumable_from is None else f"step {view.resumable_from}"
+    standing = [
+        ("step", f"{view.summary.step}, resumable from: {resumable}"),
+        ("attempts", str(record.attempts)),
+        ("savepoint", _hex(view.savepoint) or "none"),
+    ]
+    left = "its result" if record.result is not None else "its record"
     found = [
         ("run", printable(record.run_id)),
         ("status", _status(view.summary).plain),
         ("agent", printable(str(record.meta.get("agent", record.program)))),
-        ("step", f"{view.summary.step}, resumable from: {resumable}"),
-        ("attempts", str(record.attempts)),
-        ("savepoint", _hex(view.savepoint) or "none"),
+        *([("left", f"{left} alone; all else was removed")] if record.removed else standing),
         ("created", f"{age(record.created_at)} ago, changed {age(record.changed_at)} ago"),
     ]
     if record.caused_by:

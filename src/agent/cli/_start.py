@@ -73,6 +73,8 @@ async def performers(
 
 async def keep(store: Store, record: RunRecord, worker: Agent, local: Local) -> None:
     """What the next command finds of a run that was not started here. A target that proved wrong is never kept."""
+    if record.removed:  # all but its result is gone, and stays so
+        return
     if worker.name == record.meta.get("agent") and await read_local(store, record.run_id) is None:
         await write_local(store, record.run_id, local)
 
