@@ -130,6 +130,21 @@ class Link:
         return tuple(filter(None, warnings))
 
 
+async def let_go(store: Store, record: RunRecord, types: Types) -> None:
+    """Before a run is removed: what it completed lands in its session, and any other run will never land there.
+
+    Raises `Foreign` for outcomes of classes that are not in `types`.
+    """
+    stake = stake_of(record)
+    if stake is None or not stake.own or record.removed:
+        return
+    own = StoredSession(store, types)
+    if record.status is RunStatus.COMPLETED:
+        await Link(store=store, session=own, own=own, types=types).land(record, stake)
+    else:
+        await own.forget_pending(stake.session_id, record.run_id)
+
+
 def link_to(store: Store, session: Session | None, types: Types) -> Link:
     """The link to `session`; None: the sessions of the run's own store."""
     if session is None:

@@ -18,8 +18,8 @@ from savepoint import (
     savepoint,
 )
 from savepoint._disk import disk_of
-from savepoint._run_result import get_run
 from savepoint._run import RunRecord
+from savepoint._run_result import get_run
 
 ENTRIES: Cell[Log[Any]] = Cell("entries", Log, default=Log())
 LONG = "x" * 2000

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agent._link import let_go
 from effects._question import VALUED, Choice, Decision, Question, QuestionKind
 from savepoint import Missing, RunStatus, Types, Usage, World, remove_run
 from savepoint._cancel import cancel_run
@@ -18,7 +19,7 @@ from ._input import read_value
 from ._local import directory, host_world, read_local
 from ._question import as_json
 from ._report import change_lines, changes_json
-from ._show import understood
+from ._show import KNOWN, understood
 
 
 async def decide(desk: Desk, run: str, question: str, verdict: str, *, value: str | None, note: str) -> Exit:
@@ -102,11 +103,16 @@ async def remove(desk: Desk, run: str, *, abandon: bool) -> Exit:
     """Removes a run; its id stays taken."""
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
+        record, local = await get_run(store, run_id), await read_local(store, run_id)
+        if record.status is RunStatus.COMPLETED:  # what it did in its session must not go with it
+            await understood(lambda types: let_go(store, record, types), local)
         await remove_run(store, run_id, abandon=abandon)
-        record = await get_run(store, run_id)
+        if record.status is not RunStatus.COMPLETED:
+            await let_go(store, record, KNOWN)
+        removed = await get_run(store, run_id)
     if desk.output.json:
-        desk.output.emit({"run_id": run_id, "status": record.status.value, "removed": True})
-    left = "only its result is left" if record.status is RunStatus.COMPLETED else "its id starts only with a restart"
+        desk.output.emit({"run_id": run_id, "status": removed.status.value, "removed": True})
+    left = "only its result is left" if removed.status is RunStatus.COMPLETED else "its id starts only with a restart"
     desk.output.note(f"run {run_id} is removed: {left}")
     return Exit.DONE
 

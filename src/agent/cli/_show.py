@@ -19,8 +19,8 @@ from savepoint._inspect import (
     list_runs,
     read_receipts,
 )
-from savepoint._run_result import get_run
 from savepoint._resumable import OURS
+from savepoint._run_result import get_run
 from savepoint._sqlite import SqliteStore
 from savepoint._verify import verify_store
 from savepoint._world import Snapshot
