@@ -30,8 +30,17 @@ async def retried(session_id: str, once: Callable[[], Awaitable[T]]) -> T:
 
 
 async def head_of(store: Store, session_id: str) -> Head:
-    """The head, also of a session that holds nothing. Raises `Corrupt`, `Newer`."""
-    return read_head(await store.read(Space.SESSION, key_of(session_id)), session_id)
+    """The head, also of a session that holds nothing. Raises `Corrupt`, `Newer`.
+
+    A head that is gone while its segments are there is damage, and never an empty session.
+    """
+    key = key_of(session_id)
+    row = await store.read(Space.SESSION, key)
+    if row is None and await store.read(Space.SEGMENT, part_key(session_id, 0)) is not None:
+        row = await store.read(Space.SESSION, key)  # again: the first segment may have come in between
+        if row is None:
+            raise Corrupt(f"session {session_id!r} has segments, and its head is gone")
+    return read_head(row, session_id)
 
 
 async def member_of(store: Store, session_id: str, run_id: str) -> Member | None:

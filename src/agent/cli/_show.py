@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from attrs import evolve
 from rich.table import Table
 from rich.text import Text
 
 from agent._entries import TYPES
 from agent._graph import graph_of
+from agent._verify_sessions import verify_sessions
 from savepoint import Corrupt, Foreign, RunStatus, SavepointError, Types
 from savepoint._disk import Disk, disk_of
 from savepoint._inspect import (
@@ -122,6 +124,7 @@ async def verify(desk: Desk) -> Exit:
     try:
         async with desk.opened(read_only=True) as store:
             found = await verify_store(store, KNOWN)
+            found = evolve(found, damage=(*found.damage, *await verify_sessions(store)))
     except Corrupt as error:  # it is its own next move wherever else damage is met
         raise Corrupt(error.message, next="move the store away, and put back a copy or start a new one") from error
     damage = [{"what": each.what, "name": each.name, "cause": each.cause} for each in found.damage]
