@@ -112,7 +112,10 @@ async def run(
     healed = () if begun is None else begun.warnings
     found = evolve(found, warnings=(*left, *healed, *found.warnings))
     result = await finished(scene, link, found, registry)
-    return result if point is None or not input else evolve(result, input_ignored=True)
+    if point is None or not input:
+        return result
+    why = "the savepoint has an input of its own, and the one given now was ignored"
+    return evolve(result, input_ignored=True, warnings=(*result.warnings, why))
 
 
 def _ignoring(result: Result, record: RunRecord, said: str) -> Result:

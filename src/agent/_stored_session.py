@@ -1,6 +1,5 @@
 """Sessions in a store, beside the runs whose entries they share. Design: `design/0011-sessions.md`."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from ._landing import Footing, addition
 from ._results import ResultStore
 from ._segments import head_of, member_of, parts_of, retried, stands
 from ._session import Segment
-from ._session_rows import Part, Standing, below, read_head, read_pending, run_row_key, write_pending
+from ._session_rows import Head, Part, Standing, below, read_head, read_pending, run_row_key, write_pending
 
 
 @frozen(kw_only=True)
@@ -47,7 +46,7 @@ class SessionSummary:
     """its segments"""
     entries: int
     changed_at: float
-    """seconds since 1970"""
+    """seconds since 1970; of one that nothing landed in, when its last run began"""
     pending: int
     """runs that began in it and have not landed"""
 
@@ -134,17 +133,14 @@ class StoredSession:
         ]
 
     async def summaries(self) -> list[SessionSummary]:
-        heads = [(row.key.decode(), row) for row in await self._store.scan(Space.SESSION)]
-        pending = Counter(row.key.partition(b"\0")[0].decode() for row in await self._store.scan(Space.PENDING))
+        """Those that nothing landed in yet, too, where a run began in them."""
+        heads = {row.key.decode(): row for row in await self._store.scan(Space.SESSION)}
+        pending: dict[str, list[float]] = {}
+        for row in await self._store.scan(Space.PENDING):
+            pending.setdefault(row.key.partition(b"\0")[0].decode(), []).append(read_pending(row)[0])
         return [
-            SessionSummary(
-                session_id=session_id,
-                runs=head.segments,
-                entries=head.entries,
-                changed_at=head.changed_at,
-                pending=pending[session_id],
-            )
-            for session_id, head in ((name, read_head(row, name)) for name, row in heads)
+            _summary(name, read_head(heads.get(name), name), pending.get(name, []))
+            for name in sorted(heads.keys() | pending.keys())
         ]
 
     # -- what a run needs
@@ -217,6 +213,17 @@ class StoredSession:
 
     async def _log(self, root: bytes, count: int) -> Log[Any]:
         return await load_log(self._store, root, count, self._types)
+
+
+def _summary(session_id: str, head: Head, began: Sequence[float]) -> SessionSummary:
+    """`began`: when its pending runs did."""
+    return SessionSummary(
+        session_id=session_id,
+        runs=head.segments,
+        entries=head.entries,
+        changed_at=max(began, default=0.0) if head.digest is None else head.changed_at,
+        pending=len(began),
+    )
 
 
 class InMemorySession(StoredSession):

@@ -77,10 +77,14 @@ class ReceiptView:
 
 
 async def find_run_id(store: Store, prefix: str) -> str:
-    """The one run whose id is `prefix`, or starts with it. Raises `Missing`, `Usage` (several do; it lists them)."""
+    """The one run whose id is `prefix`, or starts with it. Raises `Missing`, `Usage` (several do; it lists them).
+
+    The ids of nested runs begin with that of the outer one, so they only count where no other run's does.
+    """
     if await find_run(store, prefix) is not None:
         return prefix
-    found = [record.run_id for record in await _records(store, prefix)]
+    records = await _records(store, prefix)
+    found = [record.run_id for record in [each for each in records if each.parent is None] or records]
     if not found:
         raise Missing(f"there is no run {prefix}", next="savepoint runs lists the known ones")
     if len(found) > 1:
