@@ -142,6 +142,19 @@ def test_run_resume_and_fork_name_the_other_runs_that_lost_their_process(project
     assert notes(cli("runs")[2]) == []
 
 
+def test_a_run_shows_how_often_its_process_died_where_it_goes_on(
+    project: Path, shop: str, cli: Cli, capfd: pytest.CaptureFixture[str]
+):
+    for failures in (1, 2):
+        orphan(project, f"{shop}:looker", "a")
+        assert cli("show", "a")[1][0]["failures"] == failures
+    with chdir(project):
+        main(["show", "a"])
+    assert "failures   2 in a row from this savepoint\n" in capfd.readouterr().out
+    assert cli("resume", "a")[0] == Exit.DONE
+    assert cli("show", "a")[1][0]["failures"] == 0
+
+
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
@@ -288,3 +301,46 @@ def test_words_that_mean_nothing_are_usage(words: tuple[str, ...], named: str, s
     assert code == Exit.USAGE
     assert named in error["error"]["message"]
     assert error["error"]["next"]
+
+
+# -- run --auto-resume ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_first_continues_the_orphans_of_its_target_and_stdout_stays_its_own(project: Path, shop: str, cli: Cli):
+    (project / "files").mkdir()
+    orphan(project, f"{shop}:looker", "a", "--workspace", "files")
+    orphan(project, f"{shop}:payer", "other")
+    code, objects, err = cli("run", f"{shop}:looker", "new", "--run-id", "n", "--auto-resume")
+    assert (code, objects[-1]["output"], objects[-1]["warnings"]) == (Exit.DONE, "saw new", [])
+    assert {each["run_id"] for each in objects if "run_id" in each} == {"n"}
+    assert "saw a" in err.splitlines()
+    assert notes(err) == ["1 run lost its process: other; savepoint resume --all continues them"]
+    statuses = {each["run_id"]: each["status"] for each in cli("runs")[1]}
+    assert statuses == {"a": "completed", "n": "completed", "other": "running"}
+    assert cli("show", "a")[1][0]["world"]["workspace"] == str(project / "files")
+
+
+def test_an_orphan_that_does_not_complete_is_a_warning_and_stops_no_new_run(project: Path, shop: str, cli: Cli):
+    orphan(project, f"{shop}:payer", "doubtful")
+    code, objects, _ = cli("run", f"{shop}:payer", "new", "--auto-resume")
+    assert (code, objects[-1]["status"]) == (Exit.DONE, "completed")
+    assert objects[-1]["warnings"] == ["run doubtful lost its process and is waiting"]
+    assert ledger(project) == ["pay doubtful", "pay new"]
+
+
+def test_the_orphan_that_is_asked_for_itself_goes_on_once(project: Path, shop: str, cli: Cli):
+    orphan(project, f"{shop}:looker", "a")
+    code, objects, _ = cli("run", f"{shop}:looker", "a", "--run-id", "a", "--auto-resume")
+    assert (code, objects[0]["resumed_from"], objects[-1]["replayed"]) == (Exit.DONE, 0, False)
+    assert ledger(project) == ["a", "a"]
+
+
+def test_a_signal_while_orphans_go_on_begins_no_new_run(project: Path, shop: str, cli: Cli):
+    orphan(project, f"{shop}:looker", "a")
+    (project / "interrupt-a").touch()
+    command = [sys.executable, "-m", "agent.cli", "run", f"{shop}:looker", "new", "--run-id", "n", "--auto-resume"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (Exit.INTERRUPTED, "")
+    assert "run n was not begun" in done.stderr
+    assert cli("show", "n")[0] == Exit.NOT_FOUND

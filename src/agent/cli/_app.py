@@ -12,7 +12,7 @@ from savepoint import Usage
 from savepoint._claim import LEASE_S
 from savepoint._run import IfExists, Recovery
 
-from . import _recovery, _run, _settle, _show
+from . import _recovery, _run, _sessions, _settle, _show
 from ._common import VOICE, Common, Desk
 from ._signals import interruptible
 
@@ -34,6 +34,10 @@ Model = Annotated[
 Workspace = Annotated[Path | None, Parameter(help="The directory that the run works on, in a fork of it.")]
 Into = Annotated[Path | None, Parameter(help="The directory to change, where it is not the one of the run.")]
 MaxTurns = Annotated[int | None, Parameter(help="Model replies of the run, over all its attempts.")]
+Allow = Annotated[
+    list[str] | None,
+    Parameter(negative="", help="A tool that may be called, no other then. May be repeated."),
+]
 Lease = Annotated[
     float, Parameter(name="--lease", help="Seconds that this process is believed without a sign of life.")
 ]
@@ -80,7 +84,13 @@ async def run(
     workspace: Workspace = None,
     model: Model = None,
     if_exists: IfExists = IfExists.RESUME,
+    session: str | None = None,
+    resume_from: Annotated[str | None, Parameter(name="--resume-from")] = None,
     max_turns: MaxTurns = None,
+    allow: Allow = None,
+    read_only: Annotated[bool, Parameter(negative="", help="What is changed in its world is undone.")] = False,
+    delete_on_success: Annotated[bool, Parameter(negative="")] = False,
+    auto_resume: Annotated[bool, Parameter(negative="")] = False,
     merge: Merge = False,
     lease_s: Lease = LEASE_S,
     recovery: Recovery = Recovery.REUSE,
@@ -99,21 +109,39 @@ async def run(
         An idempotency key: a run that completed is answered from the store.
     if_exists
         What to do with a run of this id: resume it, restart it, fail, or resume-only (never start one).
+    session
+        The conversation that it goes on with, and lands in when it completes: savepoint sessions.
+    resume_from
+        Start with this savepoint, whole, instead of INPUT: its id, as savepoint show prints it.
+    delete_on_success
+        Keep nothing of a run that completed but its id, which never runs again.
+    auto_resume
+        First continue the runs of TARGET that lost their process. What they say goes to stderr.
     recovery
         What a performed call after the savepoint means: reuse its result, or ask (strict).
     abandon
         With --if-exists restart: forget calls that are in doubt.
     """
-    start = _run.Start(workspace=workspace, model=model, max_turns=max_turns, lease_s=lease_s, merge=merge)
-    return await _run.run(
-        Desk(common=common), target, text, start, run_id=run_id, if_exists=if_exists, recovery=recovery, abandon=abandon
-    )
+    start = _run.Start(
+        workspace=workspace, model=model, max_turns=max_turns, allowed_tools=allow, read_only=read_only or None,
+        lease_s=lease_s, merge=merge,
+    )  # fmt: skip
+    begin = _run.Begin(
+        run_id=run_id, if_exists=if_exists, session_id=session, resume_from=resume_from,
+        delete_on_success=delete_on_success, recovery=recovery, abandon=abandon,
+    )  # fmt: skip
+    desk = Desk(common=common)
+    return await _run.run(desk, target, text, start, begin, _recovery.continuing(desk) if auto_resume else None)
 
 
 @app.command
-async def runs(*, common: Common = COMMON) -> int:
+async def runs(
+    *,
+    every: Annotated[bool, Parameter(name="--all", negative="", help="Runs that are nested in others too.")] = False,
+    common: Common = COMMON,
+) -> int:
     """List the runs, the newest first."""
-    return await _show.runs(Desk(common=common))
+    return await _show.runs(Desk(common=common), every=every)
 
 
 @app.command
@@ -140,11 +168,14 @@ async def resume(
     workspace: Workspace = None,
     model: Model = None,
     max_turns: MaxTurns = None,
+    allow: Allow = None,
+    read_only: bool | None = None,
+    strict: bool | None = None,
     merge: Merge = False,
     lease_s: Lease = LEASE_S,
     common: Common = COMMON,
 ) -> int:
-    """Continue a stopped run; a completed one is answered from the store.
+    """Continue a stopped run; a completed one is answered from the store. What it was held to holds if not named here.
 
     Parameters
     ----------
@@ -154,23 +185,40 @@ async def resume(
         With --all: attempts at a run whose model cannot be reached (3).
     poison_after
         With --all: failures in a row from one savepoint after which the run waits with a question (5).
+    read_only
+        Undo what is changed in its world, or no more.
+    strict
+        Refuse an agent that changed since the savepoint, or only warn (default: as the run started).
     """
     start = _run.Start(
-        target=target, workspace=workspace, model=model, max_turns=max_turns, lease_s=lease_s, merge=merge
-    )
+        target=target, workspace=workspace, model=model, max_turns=max_turns, allowed_tools=allow, read_only=read_only,
+        strict=strict, lease_s=lease_s, merge=merge,
+    )  # fmt: skip
     if run is not None and not every:
         _only_with_all({"--tries": tries, "--poison-after": poison_after})
         return await _run.resume(Desk(common=common), run, start)
     if run is not None or not every:
         what = "both RUN and --all" if every else "neither RUN nor --all"
         raise Usage(f"savepoint resume: {what}", next="name one RUN, or write --all for those that lost their process")
-    if target is not None or workspace is not None:
-        name = "--workspace" if target is None else "--target"
-        raise Usage(f"{name} is of one run, and --all is of several", next=f"leave out {name}, or resume one RUN")
+    _of_one_run(
+        {
+            "--target": target,
+            "--workspace": workspace,
+            "--allow": allow,
+            "--read-only": read_only,
+            "--strict": strict,
+        }
+    )
     options = _recovery.All(
         tries=TRIES if tries is None else tries, poison_after=POISON_AFTER if poison_after is None else poison_after
     )
     return await _recovery.resume_all(Desk(common=common), start, options)
+
+
+def _of_one_run(options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise Usage(f"{name} is of one run, and --all is of several", next=f"leave out {name}, or resume one RUN")
 
 
 def _only_with_all(options: Mapping[str, int | None]) -> None:
@@ -254,6 +302,55 @@ async def rm(
 ) -> int:
     """Remove a run that nobody holds. Its id stays taken, and the result of a completed one stays."""
     return await _settle.remove(Desk(common=common), run, abandon=abandon)
+
+
+@app.command(usage="Usage: savepoint sessions [OPTIONS] [SESSION]")
+async def sessions(
+    session: Annotated[str | None, Parameter(name="SESSION", help="Show this one.")] = None,
+    /,
+    *,
+    entries: Annotated[bool, Parameter(negative="", help="Print the conversation of SESSION.")] = False,
+    common: Common = COMMON,
+) -> int:
+    """List the sessions, or show one: the parts of its runs, and the runs that have not landed."""
+    if session is not None:
+        return await _sessions.session(Desk(common=common), session, entries=entries)
+    if entries:
+        raise Usage("--entries is of one session, and none is named", next="savepoint sessions SESSION --entries")
+    return await _sessions.sessions(Desk(common=common))
+
+
+@app.command(usage="Usage: savepoint rewind SESSION (--keep-entries N | --keep-runs N)")
+async def rewind(
+    session: Annotated[str, Parameter(name="SESSION")],
+    /,
+    *,
+    keep_entries: Annotated[
+        int | None, Parameter(help="The first N entries: savepoint sessions SESSION --entries.")
+    ] = None,
+    keep_runs: Annotated[int | None, Parameter(help="The parts of the first N runs.")] = None,
+    common: Common = COMMON,
+) -> int:
+    """Drop the end of a session. A run that began on what goes is not resumed, and does not land."""
+    return await _sessions.rewind(Desk(common=common), session, keep_entries=keep_entries, keep_runs=keep_runs)
+
+
+@app.command
+async def trim(
+    session: Annotated[str, Parameter(name="SESSION")],
+    /,
+    *,
+    keep_chars: Annotated[int, Parameter(help="Characters that stay of each result.")] = 400,
+    keep_runs: Annotated[int, Parameter(help="The last N runs are left as they are.")] = 1,
+    archive: Annotated[
+        bool, Parameter(help="Keep the whole texts in the store, for the tool recall_tool_result.")
+    ] = True,
+    common: Common = COMMON,
+) -> int:
+    """Cut the tool results of a session's old runs short: what is sent to the model shrinks."""
+    return await _sessions.trim(
+        Desk(common=common), session, keep_chars=keep_chars, keep_runs=keep_runs, archive=archive
+    )
 
 
 @app.command(usage="Usage: savepoint crash [OPTIONS] [TARGET [INPUT]]")

@@ -25,6 +25,9 @@ class Local:
     model: str | None = None
     """as given; None: the agent's own"""
 
+    def same_target(self, other: "Local") -> bool:
+        return (self.target, self.project) == (other.target, other.project)
+
     def world(self, place: Path) -> World | None:
         """The host that a run forks. The store at `place` is no part of it. Raises `Missing`."""
         return None if self.workspace is None else host_world(self.workspace, place)

@@ -1,14 +1,15 @@
 """`resume --all`: every orphaned run that this command line started goes on, as `resume RUN` would have it."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agent import Result, Resumed
 from agent._recovery import BACKOFF_S, POISON_AFTER, TRIES, Work, check_recovery, must_be_left, recover
-from savepoint import SavepointError, Usage
+from savepoint import RunStatus, SavepointError, Usage
 from savepoint._orphans import survey_orphans
 from savepoint._run import RunRecord
 from savepoint._run_result import get_run
@@ -19,7 +20,8 @@ from ._exit import OF_CODE, Exit
 from ._local import Local, read_local
 from ._orphans import lost
 from ._output import error_parts, printable
-from ._run import continued, standing, stopping
+from ._run import First, continued, stopping
+from ._standing import standing
 from ._start import Start
 from ._target import BUILT_IN
 
@@ -36,12 +38,12 @@ class All:
         check_recovery(self.tries, BACKOFF_S, self.poison_after)
 
 
-class _Interrupted(BaseException):
+class Interrupted(BaseException):
     """A signal came: no other run is begun."""
 
 
 @define(kw_only=True, eq=False)
-class _Shift:
+class Shift:
     """One command at work on one run after the other."""
 
     desk: Desk
@@ -72,7 +74,7 @@ class _Shift:
                 self.desk, self.store, record, self.start, poison_after=self.options.poison_after, told=told
             )
             if interrupted:
-                raise _Interrupted
+                raise Interrupted
             return await standing(self.store, run_id)
 
         return attempt
@@ -95,7 +97,7 @@ async def resume_all(desk: Desk, start: Start, options: All) -> Exit:
         found, damaged = await survey_orphans(store)
         if found:
             desk.output.note(lost([record.run_id for record in found]))
-        shift = _Shift(desk=desk, store=store, start=start, options=options)
+        shift = Shift(desk=desk, store=store, start=start, options=options)
         works: dict[str, Work] = {}
         skipped = [Resumed(run_id=run_id, error=error) for run_id, error in damaged.items()]
         for record in found:
@@ -106,7 +108,7 @@ async def resume_all(desk: Desk, start: Start, options: All) -> Exit:
                 skipped.append(Resumed(run_id=record.run_id, error=_unknown(desk, record)))
         try:
             ended = await recover(works, tries=options.tries, backoff_s=BACKOFF_S)
-        except _Interrupted:
+        except Interrupted:
             ended = [
                 Resumed(run_id=run_id, result=await standing(store, run_id), tries=shift.tried[run_id])
                 for run_id in shift.codes
@@ -116,6 +118,35 @@ async def resume_all(desk: Desk, start: Start, options: All) -> Exit:
         errors = [each.error for each in (*ended, *skipped) if each.error is not None]
         codes = [OF_CODE.get(error.code, Exit.FAILED) for error in errors if not isinstance(error, _NotOurs)]
         return worst([*shift.codes.values(), *codes])
+
+
+def continuing(desk: Desk) -> First:
+    """What `run --auto-resume` does first: the orphans of its target go on, each on its own workspace and model.
+
+    All that they tell goes to stderr: stdout is the new run's.
+    """
+    aside = evolve(desk, output=evolve(desk.output, json=False, out=desk.output.err))
+
+    async def first(store: SqliteStore, local: Local, run_id: str) -> tuple[str, ...]:
+        found, _ = await survey_orphans(store)
+        shift = Shift(desk=aside, store=store, start=Start(), options=All())
+        works: dict[str, Work] = {}
+        for record in found:
+            theirs = await read_local(store, record.run_id)
+            if theirs is not None and record.run_id != run_id and theirs.same_target(local):
+                works[record.run_id] = shift.work(record.run_id, theirs)
+        try:
+            ended = await recover(works, tries=TRIES, backoff_s=BACKOFF_S)
+        except Interrupted:
+            aside.output.note(f"run {run_id} was not begun")
+            raise asyncio.CancelledError from None
+        return tuple(
+            f"run {each.run_id} lost its process and is {each.error if each.result is None else each.result.status}"
+            for each in ended
+            if each.result is None or each.result.status is not RunStatus.COMPLETED
+        )
+
+    return first
 
 
 class _NotOurs(Usage):

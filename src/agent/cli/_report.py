@@ -40,6 +40,8 @@ class Ending:
     entered: bool = True
     """False: a fork that was only made"""
     workspace: Path | None = None
+    session: str | None = None
+    """the one that the run belongs to"""
 
 
 @frozen(kw_only=True)
@@ -83,7 +85,7 @@ class Report:
     def next_of(self, record: RunRecord) -> str:
         """How a stopped run goes on. One of a program without an agent has no command: its program calls it."""
         if "agent" in record.meta:
-            return self.command("resume", record.run_id)
+            return self.command("resume", record.parent or record.run_id)
         return f"start its program ({printable(record.program)}) again, with the same run id"
 
     def questions(self, questions: Iterable[Question], run_id: str) -> None:
@@ -100,7 +102,7 @@ class Report:
         resume = self.command("resume", result.run_id)
         match result.status:
             case RunStatus.COMPLETED:
-                replayed = " (answered from the store: nothing was run, new input is ignored)"
+                replayed = " (answered from the store: nothing was run)"
                 note(f"run {result.run_id} completed at step {result.step}{replayed if result.replayed else ''}")
             case RunStatus.WAITING:
                 if not self.output.json:
@@ -177,7 +179,9 @@ def _document(ending: Ending) -> dict[str, object]:
         "output": plain(result.output),
         "step": result.step,
         "questions": [as_json(question) for question in result.questions],
+        "session": ending.session,
         "replayed": result.replayed,
+        "input_ignored": result.input_ignored,
         "warnings": list(result.warnings),
     }
     if result.error is not None:

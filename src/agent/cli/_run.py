@@ -10,21 +10,16 @@ from attrs import evolve
 
 import agent
 from agent import Result
-from agent._entries import TYPES
 from agent._progress import ignore
-from savepoint import Conflict, Missing, NotWritable, RunResult, RunStatus, Usage
+from savepoint import Conflict, NotWritable, RunStatus, Usage
 from savepoint._ambient import fresh_bytes
 from savepoint._errors import SavepointError
-from savepoint._events import read_head
 from savepoint._fork_program import refuse_removed
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import Settled, merge_run
-from savepoint._questions import open_questions
-from savepoint._resumable import OURS, Registry
-from savepoint._run import ENDED, IfExists, Recovery, RunRecord
-from savepoint._run_result import find_run, get_run, stored_result
+from savepoint._run import IfExists, RunRecord
+from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore
-from savepoint._store import Space
 
 from ._changes import changes_of
 from ._common import Desk
@@ -36,8 +31,23 @@ from ._orphans import note_orphans
 from ._output import error_parts
 from ._report import Ending
 from ._signals import interruptible
-from ._start import MODEL, Start, absolute, keep, known, model_of, needs_workspace, performers
+from ._standing import answered, standing
+from ._start import (
+    MODEL,
+    Begin,
+    Start,
+    absolute,
+    keep,
+    known,
+    model_of,
+    must_be_outermost,
+    must_have_savepoint,
+    must_know_tools,
+    needs_workspace,
+    performers,
+)
 from ._target import load_agent
+from ._ties import session_of
 
 
 def stopping() -> None:
@@ -45,19 +55,14 @@ def stopping() -> None:
     print("stopping at a durable place (again: at once)", file=sys.stderr, flush=True)
 
 
-async def run(
-    desk: Desk,
-    target: str,
-    text: str | None,
-    start: Start,
-    *,
-    run_id: str | None,
-    if_exists: IfExists,
-    recovery: Recovery,
-    abandon: bool,
-) -> Exit:
+First = Callable[[SqliteStore, Local, str], Awaitable[tuple[str, ...]]]
+"""What is done before a run, told how it starts and its id; returns warnings."""
+
+
+async def run(desk: Desk, target: str, text: str | None, start: Start, begin: Begin, first: First | None) -> Exit:
     """Starts a run, or answers or continues the one that has this id. What is wrong is told before a store is made."""
     said = read_input(text)
+    if_exists = begin.if_exists
     local = Local(
         target=target,
         project=Path.cwd(),
@@ -67,26 +72,35 @@ async def run(
     worker = load_agent(target, local.project)
     local.world(desk.place)
     model_of(worker, local.model)
-    if run_id is None or not desk.place.exists():
+    must_know_tools(worker, start)
+    if begin.run_id is None or not desk.place.exists():
         needs_workspace(worker, local, merge=start.merge)
-    run_id = run_id or f"run-{fresh_bytes(6).hex()}"
-    async with desk.opened(create=if_exists is not IfExists.RESUME_ONLY) as store:
+    run_id = begin.run_id or f"run-{fresh_bytes(6).hex()}"
+    async with desk.opened(create=begin.makes_a_store) as store:
+        warnings = () if first is None else await first(store, local, run_id)
         await note_orphans(desk, store, besides=run_id)
         record = await find_run(store, run_id)
+        if record is not None:
+            must_be_outermost(desk, record, "resume")
         if record is not None and if_exists is not IfExists.RESTART:
             _not_cancelled(record, if_exists)
             local = await known(store, record, evolve(start, target=target))
             await keep(store, record, worker, local)
         elif if_exists is not IfExists.RESUME_ONLY:
             needs_workspace(worker, local, merge=start.merge)
+            if begin.resume_from is not None:
+                await must_have_savepoint(store, begin.resume_from)
             await write_local(store, run_id, local)
         host, model = local.world(desk.place), model_of(worker, local.model)
 
-        def work(watch: Watch) -> Awaitable[Result]:
-            return agent.run(
+        async def work(watch: Watch) -> Result:
+            result = await agent.run(
                 worker, said, run_id=run_id, store=store, world=host, model=model, on_event=watch, if_exists=if_exists,
-                recovery=recovery, max_turns=start.max_turns, lease_s=start.lease_s, abandon=abandon,
+                session_id=begin.session_id, resume_from=begin.resume_from, delete_on_success=begin.delete_on_success,
+                max_turns=start.max_turns, allowed_tools=start.allowed_tools, read_only=start.read_only,
+                recovery=begin.recovery, lease_s=start.lease_s, abandon=begin.abandon,
             )  # fmt: skip
+            return evolve(result, warnings=(*warnings, *result.warnings))
 
         return await _conduct(desk, store, run_id, local, work, merge=start.merge)
 
@@ -109,17 +123,19 @@ async def continued(
     told: Callable[[], None] = stopping,
 ) -> Exit:
     """One attempt at a run that exists, or its stored answer. `told` is called when a signal comes."""
+    must_be_outermost(desk, record, "resume")
     _not_cancelled(record, IfExists.RESUME)
     local = await known(store, record, start)
     run_id = record.run_id
     if record.status is RunStatus.COMPLETED:
-        return await _conduct(desk, store, run_id, local, lambda _: _stored(store, record), merge=start.merge)
+        return await _conduct(desk, store, run_id, local, lambda _: answered(store, record, local), merge=start.merge)
     worker, host, model = await performers(desk, store, record, local)
 
     def work(watch: Watch) -> Awaitable[Result]:
         return agent.resume(
-            run_id, agent=worker, store=store, world=host, model=model, on_event=watch,
-            max_turns=start.max_turns, lease_s=start.lease_s, poison_after=poison_after,
+            run_id, agent=worker, store=store, world=host, model=model, on_event=watch, strict=start.strict,
+            max_turns=start.max_turns, allowed_tools=start.allowed_tools, read_only=start.read_only,
+            lease_s=start.lease_s, poison_after=poison_after,
         )  # fmt: skip
 
     return await _conduct(desk, store, run_id, local, work, merge=start.merge, told=told)
@@ -130,6 +146,7 @@ async def fork(desk: Desk, run: str, start: Start, *, at: int | None, fork_id: s
     async with desk.opened() as store:
         parent = await get_run(store, await find_run_id(store, run))
         refuse_removed(parent)
+        must_be_outermost(desk, parent, "fork")
         await note_orphans(desk, store, besides=parent.run_id)
         local = await known(store, parent, start)
         worker, host, model = await performers(desk, store, parent, local)
@@ -203,40 +220,9 @@ async def _merged(desk: Desk, store: SqliteStore, ending: Ending) -> Exit:
 
 async def _ending(desk: Desk, store: SqliteStore, result: Result, local: Local) -> Ending:
     record = await find_run(store, result.run_id)
+    ending = Ending(result=result, session=None if record is None else session_of(record))
     host = local.world(desk.place) if local.workspace is not None and local.workspace.is_dir() else None
     if record is None or host is None:
-        return Ending(result=result)
+        return ending
     changes = await changes_of(store, record, host)
-    return Ending(result=result, changes=changes, merged=record.settled == Settled.MERGED, workspace=local.workspace)
-
-
-async def _stored(store: SqliteStore, record: RunRecord) -> Result:
-    return _as_result(await stored_result(store, record, Registry(types=TYPES)))
-
-
-async def standing(store: SqliteStore, run_id: str) -> Result:
-    """How a run stands by the store, after this process let go of it."""
-    record = await find_run(store, run_id)
-    if record is None:
-        raise Missing(f"run {run_id} was interrupted before it began", next="start it again")
-    if record.status is RunStatus.COMPLETED:
-        return evolve(await _stored(store, record), replayed=False)
-    head = await store.read(Space.HEAD, record.lineage)
-    return Result(
-        run_id=run_id,
-        status=record.status,
-        step=0 if head is None else read_head(head).step,
-        error=record.error,
-        questions=() if record.status in ENDED else tuple(await open_questions(store, record.lineage, OURS | TYPES)),
-    )
-
-
-def _as_result(found: RunResult) -> Result:
-    return Result(
-        run_id=found.run_id,
-        status=found.status,
-        output=found.value if isinstance(found.value, str) else None,
-        step=found.step,
-        replayed=found.replayed,
-        warnings=found.warnings,
-    )
+    return evolve(ending, changes=changes, merged=record.settled == Settled.MERGED, workspace=local.workspace)

@@ -20,6 +20,7 @@ from ._local import directory, host_world, read_local
 from ._question import as_json
 from ._report import change_lines, changes_json
 from ._show import KNOWN, understood
+from ._start import must_be_outermost
 
 
 async def decide(desk: Desk, run: str, question: str, verdict: str, *, value: str | None, note: str) -> Exit:
@@ -56,6 +57,7 @@ async def cancel(desk: Desk, run: str) -> Exit:
     """Ends a run that is stopped; asks the owner of one that is running."""
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
+        must_be_outermost(desk, await get_run(store, run_id), "cancel")
         status = await cancel_run(store, run_id)
     if desk.output.json:
         desk.output.emit({"run_id": run_id, "status": status.value, "requested": status is RunStatus.RUNNING})
@@ -70,8 +72,8 @@ async def merge(desk: Desk, run: str, *, workspace: Path | None) -> Exit:
     """Brings a run's changes into the host directory."""
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
-        local = await read_local(store, run_id)
-        record = await get_run(store, run_id)
+        local, record = await read_local(store, run_id), await get_run(store, run_id)
+        must_be_outermost(desk, record, "merge")
         if record.base is None and not record.removed:
             raise Usage(f"run {run_id} has no workspace: nothing to merge", next="start one with --workspace DIR")
         place = directory(workspace) or (None if local is None else local.workspace)
@@ -92,6 +94,7 @@ async def discard(desk: Desk, run: str) -> Exit:
     """Drops a run's changes."""
     async with desk.opened() as store:
         run_id = await find_run_id(store, run)
+        must_be_outermost(desk, await get_run(store, run_id), "discard")
         await discard_run(store, run_id)
     if desk.output.json:
         desk.output.emit({"run_id": run_id, "settled": "discarded"})

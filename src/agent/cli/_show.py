@@ -36,15 +36,21 @@ from ._output import plain, printable, size
 from ._question import age, as_json, lines, named
 from ._report import Changes, change_lines, changes_json
 from ._target import load_agent
+from ._ties import session_of, ties_of
 
 T = TypeVar("T")
 KNOWN = OURS | TYPES
 
 
-async def runs(desk: Desk) -> Exit:
-    """All runs, the newest first."""
+async def runs(desk: Desk, *, every: bool) -> Exit:
+    """The runs, the newest first; nested ones only where `every` run is asked for."""
     async with desk.opened(read_only=True) as store:
-        summaries = await list_runs(store)
+        found = await list_runs(store)
+    summaries = [each for each in found if every or each.record.parent is None]
+    hidden = len(found) - len(summaries)
+    if hidden:
+        which = "1 nested run is" if hidden == 1 else f"{hidden} nested runs are"
+        desk.output.note(f"{which} not listed; {desk.report.command('runs', '--all')} lists all")
     if desk.output.json:
         for summary in summaries:
             desk.output.emit(_summary(summary))
@@ -75,13 +81,16 @@ async def show(desk: Desk, run: str) -> Exit:
         run_id = await find_run_id(store, run)
         local = await read_local(store, run_id)
         view = await understood(lambda types: inspect_run(store, run_id, types), local)
+        ties = await ties_of(store, view)
         changes, damage = await _changes(desk, store, view, local)
         disk, unread = await _disk_of(store, view)
     damaged = [*view.damage, *damage, *unread]
     if desk.output.json:
-        desk.output.emit({**_document(view, local, changes, damaged), "disk": disk and _disk(disk)})
+        document = {**_document(view, local, changes, damaged), "disk": disk and _disk(disk)}
+        desk.output.emit(document | ties.document())
         return Exit.DONE
-    for name, text in [*_facts(view, local), *([("disk", _size_of(disk))] if disk else ())]:
+    taken = [("disk", _size_of(disk))] if disk else []
+    for name, text in [*_facts(view, local), *ties.facts(), *taken]:
         desk.output.result(f"{name:<10} {text}")
     for line in (*(f"damaged    {text}" for text in damaged), *change_lines(changes)):
         desk.output.result(line)
@@ -195,6 +204,8 @@ def _summary(summary: RunSummary) -> dict[str, object]:
         "attempts": record.attempts,
         "resumed_from": record.resumed_from,
         "caused_by": record.caused_by,
+        "parent": record.parent,
+        "session": session_of(record),
         "created_at": record.created_at,
         "changed_at": record.changed_at,
     }
@@ -285,7 +296,7 @@ def _facts(view: RunView, local: Local | None) -> list[tuple[str, str]]:
         *([("left", f"{left} alone; all else was removed")] if record.removed else standing),
         ("created", f"{age(record.created_at)} ago, changed {age(record.changed_at)} ago"),
     ]
-    if record.caused_by:
+    if record.caused_by and record.parent is None:
         found.append(("fork of", printable(record.caused_by)))
     if record.error is not None:
         found.append(("failure", printable(f"{record.error.kind}: {record.error.message}")))

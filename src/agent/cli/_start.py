@@ -1,15 +1,20 @@
 """What works and how: the options that `run`, `resume` and `fork` share, and what is known of a run that exists."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import frozen
 
 from agent import Agent, Model
+from agent._graph import graph_of
+from agent._held import Held, Wanted
 from agent._model import resolve_model
-from savepoint import RunStatus, Usage, World
+from agent._session_rows import session_key
+from savepoint import Missing, RunStatus, Usage, World
 from savepoint._claim import LEASE_S
-from savepoint._run import RunRecord
+from savepoint._digest import SIZE
+from savepoint._run import IfExists, Recovery, RunRecord
 from savepoint._store import Store
 
 from ._common import Desk
@@ -27,6 +32,12 @@ class Start:
     workspace: Path | None = None
     model: str | None = None
     max_turns: int | None = None
+    allowed_tools: Sequence[str] | None = None
+    """None: all, or what held before"""
+    read_only: bool | None = None
+    """None: as before"""
+    strict: bool | None = None
+    """`resume` alone: whether an agent that changed is refused"""
     lease_s: float = LEASE_S
     merge: bool = False
 
@@ -36,6 +47,39 @@ class Start:
             raise Usage(f"--lease {self.lease_s:g}: not a time", next="write seconds, more than 0")
         if self.max_turns is not None and self.max_turns < 1:
             raise Usage(f"--max-turns {self.max_turns}: not a number of turns", next="write 1 or more")
+
+
+@frozen(kw_only=True)
+class Begin:
+    """The options that only `run` has: under which id, in which session, from where."""
+
+    run_id: str | None = None
+    if_exists: IfExists = IfExists.RESUME
+    session_id: str | None = None
+    resume_from: str | None = None
+    """a savepoint's id, in hexadecimal"""
+    delete_on_success: bool = False
+    recovery: Recovery = Recovery.REUSE
+    abandon: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Raises `Usage` for text that cannot be an id."""
+        if self.session_id is not None:
+            session_key(self.session_id)
+        if self.resume_from is not None and (len(self.resume_from) != 2 * SIZE or not _hexadecimal(self.resume_from)):
+            raise Usage(
+                f"--resume-from {self.resume_from}: not the id of a savepoint",
+                next=f"write its {2 * SIZE} hexadecimal digits: savepoint show RUN",
+            )
+
+    @property
+    def makes_a_store(self) -> bool:
+        """What is to be there already is not looked for in a store that is made for it."""
+        return self.if_exists is not IfExists.RESUME_ONLY and self.resume_from is None
+
+
+def _hexadecimal(text: str) -> bool:
+    return all(char in "0123456789abcdef" for char in text)
 
 
 async def known(store: Store, record: RunRecord, start: Start) -> Local:
@@ -77,6 +121,30 @@ async def keep(store: Store, record: RunRecord, worker: Agent, local: Local) -> 
         return
     if worker.name == record.meta.get("agent") and await read_local(store, record.run_id) is None:
         await write_local(store, record.run_id, local)
+
+
+def must_be_outermost(desk: Desk, record: RunRecord, command: str) -> None:
+    """Raises `Usage` for a nested run: the run that it is nested in goes on with it, and takes in what it changed."""
+    if record.parent is not None:
+        raise Usage(
+            f"run {record.run_id} is nested in run {record.parent}, and goes on, ends and is merged with it",
+            next=desk.report.command(command, record.parent),
+        )
+
+
+async def must_have_savepoint(store: Store, resume_from: str) -> None:
+    """Raises `Missing`."""
+    try:
+        await store.objects([bytes.fromhex(resume_from)])
+    except Missing:
+        raise Missing(
+            f"there is no savepoint {resume_from}", next="savepoint show RUN --json lists those of a run"
+        ) from None
+
+
+def must_know_tools(worker: Agent, start: Start) -> None:
+    """Raises `Usage` for `--allow` of a tool that no agent has."""
+    Held(max_turns=worker.max_turns).changed(Wanted(allowed_tools=start.allowed_tools), graph_of(worker))
 
 
 def needs_workspace(worker: Agent, local: Local, *, merge: bool) -> None:
