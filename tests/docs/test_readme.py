@@ -56,6 +56,21 @@ def test_the_other_examples_compile(number):
     compile(BLOCKS[number], f"README block {number}", "exec", flags=0x2000)  # top-level await allowed
 
 
+def test_the_example_of_sessions_handoffs_and_agents_as_tools_runs(tmp_path):
+    path = tmp_path / "claims.py"
+    path.write_text(BLOCKS[2])
+    said = "completed Paid back.\n"
+    for _ in range(2):
+        done = run(path, str(tmp_path / "store"))
+        assert done.stdout == said, done.stderr
+    shown = subprocess.run(
+        [sys.executable, "-m", "agent.cli", "sessions", "anna", "--entries", "--store", str(tmp_path / "store")],
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=True,
+    )  # fmt: skip
+    assert "outcome clerk: It was late." in shown.stdout
+    assert "outcome refund: refunded 320" in shown.stdout
+
+
 def test_the_program_example_runs(tmp_path):
     lines = BLOCKS[1].replace("-> str: ...", '-> str:\n    return f"to {to}"')
     lines = lines.replace("store=store)", "store=MemoryStore())")

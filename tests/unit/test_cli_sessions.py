@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
+import savepoint
 from agent import StoredSession, User
 from agent._session_rows import run_row_key, write_pending
 from agent.cli import main
+from agent.cli._conversation import entry_lines
 from agent.cli._exit import Exit
+from agent.cli._output import printable
 from savepoint import dumps, loads, open_store
 from savepoint._store import Space
 
@@ -172,6 +178,16 @@ def test_a_savepoint_is_adopted_by_its_id(project: Path, shop: str, cli: Cli):
         assert cli("run", f"{shop}:reader", "--resume-from", wrong)[0] == Exit.USAGE
 
 
+@pytest.mark.skipif(not hasattr(savepoint, "remove_run"), reason="needs savepoint.remove_run")
+def test_a_run_that_is_deleted_on_success_leaves_its_part_and_its_id(shop: str, cli: Cli):
+    words = ("run", f"{shop}:echo", "hi", "--session", "u1", "--run-id", "a", "--delete-on-success")
+    code, objects, _ = cli(*words)
+    assert (code, objects[-1]["output"]) == (Exit.DONE, "hi")
+    assert cli("sessions", "u1")[1][0]["run_id"] == "a"
+    assert cli(*words)[1][-1]["replayed"] is True
+    assert cli("sessions")[1][0]["entries"] == 2
+
+
 # -- what a run is held to --------------------------------------------------------------------------------------------
 
 
@@ -310,6 +326,16 @@ def test_the_conversation_is_printed_with_the_place_of_each_entry(
     assert documents[3]["calls"] == [{"call": "0.0", "tool": "lines", "arguments": {"count": 300}}]
     assert documents[4]["outcome"] == "line\n" * 300
     assert (documents[4]["call"], documents[4]["tool"]) == ("0.0", "lines")
+
+
+@given(st.text(), st.integers(20, 100))
+def test_on_a_terminal_no_line_is_wider_than_it_and_none_stands_under_the_places(said: str, width: int):
+    lines = "\n".join(entry_lines([User(content=said)], {0: "a"}, width)).split("\n")
+    assert lines[0] == "run a"
+    assert lines[1].startswith("    0  user")
+    assert all(cell_len(line) <= max(width, 35) for line in lines)
+    assert all(not line[:15].strip() for line in lines[2:])
+    assert "".join("".join(line[15:].split()) for line in lines[1:]) == "".join(printable(said).split())
 
 
 def test_outcomes_of_the_programs_own_classes_are_read_rewound_and_trimmed(shop: str, cli: Cli):

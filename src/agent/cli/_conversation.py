@@ -2,6 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.text import Text
 
 from agent._entries import Reply, ToolCall, Trimmed, User, render
 
@@ -12,22 +16,16 @@ SHOWN = 400
 _INDENTED = "\n" + " " * 15
 
 
-def entry_lines(entries: Sequence[object], runs: Mapping[int, str | None]) -> Iterator[str]:
-    """`place  word  text`. `runs`: the run whose part begins at a place, None for a part without one."""
+def entry_lines(entries: Sequence[object], runs: Mapping[int, str | None], width: int | None) -> Iterator[str]:
+    """`place  word  text`, wrapped to `width` columns, or not. `runs`: the run whose part begins at a place, None for a
+    part without one.
+    """
     for place, entry, call in _paired(entries):
         if place in runs:
             yield f"run {printable(runs[place] or '-')}"
-        match entry:
-            case User():
-                yield _line(place, "user", entry.content)
-            case Reply():
-                if entry.text or not entry.calls:
-                    yield _line(place, "reply", entry.text)
-                for number, asked in enumerate(entry.calls):
-                    first = number == 0 and not entry.text
-                    yield _line(place if first else None, "call", f"{asked.tool} {one_line(asked.arguments, SHOWN)}")
-            case _:
-                yield _line(place, "outcome", f"{'' if call is None else f'{call.tool}: '}{_outcome(entry)}")
+        for number, (word, text) in enumerate(_words(entry, call)):
+            shown = _INDENTED.join(_wrapped(printable(text).rstrip("\n"), width))
+            yield f"{place if number == 0 else '':>5}  {word:<7} {shown}"
 
 
 def entry_documents(entries: Sequence[object], runs: Mapping[int, str | None]) -> Iterator[dict[str, object]]:
@@ -78,6 +76,24 @@ def _arguments(text: str) -> object:
         return text
 
 
-def _line(place: int | None, word: str, text: str) -> str:
-    shown = printable(text).rstrip("\n").replace("\n", _INDENTED)
-    return f"{'' if place is None else place:>5}  {word:<7} {shown}"
+def _words(entry: object, call: ToolCall | None) -> Iterator[tuple[str, str]]:
+    match entry:
+        case User():
+            yield "user", entry.content
+        case Reply():
+            if entry.text or not entry.calls:
+                yield "reply", entry.text
+            for asked in entry.calls:
+                yield "call", f"{asked.tool} {one_line(asked.arguments, SHOWN)}"
+        case _:
+            yield "outcome", f"{'' if call is None else f'{call.tool}: '}{_outcome(entry)}"
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """The lines of `text`; where a terminal is so wide, none is broken inside a word or under the places."""
+    lines = text.split("\n")
+    if width is None:
+        return lines
+    room = max(20, width - len(_INDENTED) + 1)
+    console = Console(file=StringIO(), width=room)
+    return [part.plain.rstrip() for line in lines for part in Text(line).wrap(console, room) or [Text("")]]

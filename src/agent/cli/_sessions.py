@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import TypeVar, cast
 
 from attrs import frozen
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -181,7 +182,8 @@ def _tell_entries(desk: Desk, found: _Found, log: Log[object]) -> None:
         for document in entry_documents(log, runs):
             desk.output.emit({"session": found.session_id, **document})
         return
-    for line in entry_lines(log, runs):
+    width = Console(file=desk.output.out).width if desk.output.out.isatty() else None
+    for line in entry_lines(log, runs, width):
         desk.output.result(line)
 
 
