@@ -203,9 +203,18 @@ def test_a_tool_that_is_not_allowed_is_denied_and_the_rule_is_shown(shop: str, c
     }  # fmt: skip
 
 
+def test_in_a_read_only_run_what_is_changed_is_undone(project: Path, cli: Cli):
+    (project / "files").mkdir()
+    (project / "turns.json").write_text('[{"call": "write", "arguments": {"path": "a", "text": "x"}}, "over"]')
+    words = ("run", "worker", "hi", "--model", "script:turns.json", "--workspace", "files")
+    code, objects, _ = cli(*words, "--run-id", "a", "--read-only")
+    (outcome,) = [each for each in objects if each.get("event") == "outcome"]
+    assert (code, outcome["failed"], objects[-1]["changes"]) == (Exit.DONE, True, [])
+    assert cli("show", "a")[1][0]["held"]["read_only"] is True
+    assert [each["path"] for each in cli(*words)[1][-1]["changes"]] == ["a"]
+
+
 def test_what_is_not_known_is_refused_before_there_is_a_store(project: Path, shop: str, cli: Cli):
-    code, (error,), _ = cli("run", f"{shop}:bare", "hi", "--model", "script:x.json", "--allow", "nosuch")
-    assert code in {Exit.USAGE, Exit.NOT_FOUND}
     code, (error,), _ = cli("run", f"{shop}:reader", "hi", "--allow", "lines", "--allow", "nosuch")
     assert (code, "nosuch" in error["error"]["message"], "lines" in error["error"]["next"]) == (Exit.USAGE, True, True)
     assert cli("run", f"{shop}:reader", "hi", "--session", "x" * 300)[0] == Exit.USAGE
@@ -347,6 +356,25 @@ def test_outcomes_of_the_programs_own_classes_are_read_rewound_and_trimmed(shop:
         {"session": "u1", "trimmed": 1, "archived": True}
     ]
     assert cli("rewind", "u1", "--keep-entries", "3")[1] == [{"session": "u1", "removed": 1, "entries": 3, "runs": 1}]
+
+
+def test_classes_of_an_agent_that_is_gone_are_asked_for(project: Path, shop: str, cli: Cli):
+    for session in ("u1", "u2"):
+        cli("run", f"{shop}:seller", "hi", "--session", session)
+    (project / f"{shop}.py").rename(project / f"{shop}_later.py")
+    sys.modules.pop(shop)
+    assert cli("sessions", "u1")[0] == Exit.DONE
+    assert cli("rewind", "u2", "--keep-runs", "0")[1][0]["removed"] == 4
+    for words in (
+        ("sessions", "u1", "--entries"),
+        ("rewind", "u1", "--keep-entries", "3"),
+        ("trim", "u1", "--keep-runs", "0", "--keep-chars", "3"),
+    ):
+        code, (error,), _ = cli(*words)
+        assert (words, code, "--target" in error["error"]["next"]) == (words, Exit.USAGE, True)
+        code, (error,), _ = cli(*words, "--target", "nowhere:seller")
+        assert (words, code, "nowhere" in error["error"]["message"]) == (words, Exit.USAGE, True)
+        assert (words, cli(*words, "--target", f"{shop}_later:seller")[0]) == (words, Exit.DONE)
 
 
 def test_a_rewind_by_runs_or_entries_drops_the_end(shop: str, cli: Cli):

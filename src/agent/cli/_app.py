@@ -43,6 +43,9 @@ Lease = Annotated[
 ]
 Run = Annotated[str, Parameter(name="RUN", help="Its id, or the beginning of it.")]
 Target = Annotated[str | None, Parameter(help="The agent, where it is not the one that the run started with.")]
+Owner = Annotated[
+    str | None, Parameter(help="An agent that knows the classes of its results, where no run of it is known here.")
+]
 Merge = Annotated[bool, Parameter(negative="", help="Bring the changes into the workspace when the run completes.")]
 
 app = App(
@@ -304,55 +307,6 @@ async def rm(
     return await _settle.remove(Desk(common=common), run, abandon=abandon)
 
 
-@app.command(usage="Usage: savepoint sessions [OPTIONS] [SESSION]")
-async def sessions(
-    session: Annotated[str | None, Parameter(name="SESSION", help="Show this one.")] = None,
-    /,
-    *,
-    entries: Annotated[bool, Parameter(negative="", help="Print the conversation of SESSION.")] = False,
-    common: Common = COMMON,
-) -> int:
-    """List the sessions, or show one: the parts of its runs, and the runs that have not landed."""
-    if session is not None:
-        return await _sessions.session(Desk(common=common), session, entries=entries)
-    if entries:
-        raise Usage("--entries is of one session, and none is named", next="savepoint sessions SESSION --entries")
-    return await _sessions.sessions(Desk(common=common))
-
-
-@app.command(usage="Usage: savepoint rewind SESSION (--keep-entries N | --keep-runs N)")
-async def rewind(
-    session: Annotated[str, Parameter(name="SESSION")],
-    /,
-    *,
-    keep_entries: Annotated[
-        int | None, Parameter(help="The first N entries: savepoint sessions SESSION --entries.")
-    ] = None,
-    keep_runs: Annotated[int | None, Parameter(help="The parts of the first N runs.")] = None,
-    common: Common = COMMON,
-) -> int:
-    """Drop the end of a session. A run that began on what goes is not resumed, and does not land."""
-    return await _sessions.rewind(Desk(common=common), session, keep_entries=keep_entries, keep_runs=keep_runs)
-
-
-@app.command
-async def trim(
-    session: Annotated[str, Parameter(name="SESSION")],
-    /,
-    *,
-    keep_chars: Annotated[int, Parameter(help="Characters that stay of each result.")] = 400,
-    keep_runs: Annotated[int, Parameter(help="The last N runs are left as they are.")] = 1,
-    archive: Annotated[
-        bool, Parameter(help="Keep the whole texts in the store, for the tool recall_tool_result.")
-    ] = True,
-    common: Common = COMMON,
-) -> int:
-    """Cut the tool results of a session's old runs short: what is sent to the model shrinks."""
-    return await _sessions.trim(
-        Desk(common=common), session, keep_chars=keep_chars, keep_runs=keep_runs, archive=archive
-    )
-
-
 @app.command(usage="Usage: savepoint crash [OPTIONS] [TARGET [INPUT]]")
 async def crash(
     target: str | None = None,
@@ -424,6 +378,58 @@ async def crash(
         compare=compare or (), copies=copy or (), timeout=process_time, jobs=jobs,
     )  # fmt: skip
     return await kill(wish, common, VOICE.get())
+
+
+@app.command(usage="Usage: savepoint sessions [OPTIONS] [SESSION]")
+async def sessions(
+    session: Annotated[str | None, Parameter(name="SESSION", help="Show this one.")] = None,
+    /,
+    *,
+    entries: Annotated[bool, Parameter(negative="", help="Print the conversation of SESSION.")] = False,
+    target: Owner = None,
+    common: Common = COMMON,
+) -> int:
+    """List the sessions, or show one: the parts of its runs, and the runs that have not landed."""
+    if session is not None:
+        return await _sessions.session(Desk(common=common), session, target, entries=entries)
+    if entries:
+        raise Usage("--entries is of one session, and none is named", next="savepoint sessions SESSION --entries")
+    return await _sessions.sessions(Desk(common=common))
+
+
+@app.command(usage="Usage: savepoint rewind SESSION (--keep-entries N | --keep-runs N)")
+async def rewind(
+    session: Annotated[str, Parameter(name="SESSION")],
+    /,
+    *,
+    keep_entries: Annotated[
+        int | None, Parameter(help="The first N entries: savepoint sessions SESSION --entries.")
+    ] = None,
+    keep_runs: Annotated[int | None, Parameter(help="The parts of the first N runs.")] = None,
+    target: Owner = None,
+    common: Common = COMMON,
+) -> int:
+    """Drop the end of a session. A run that began on what goes is not resumed, and does not land."""
+    return await _sessions.rewind(Desk(common=common), session, target, keep_entries=keep_entries, keep_runs=keep_runs)
+
+
+@app.command
+async def trim(
+    session: Annotated[str, Parameter(name="SESSION")],
+    /,
+    *,
+    keep_chars: Annotated[int, Parameter(help="Characters that stay of each result.")] = 400,
+    keep_runs: Annotated[int, Parameter(help="The last N runs are left as they are.")] = 1,
+    archive: Annotated[
+        bool, Parameter(help="Keep the whole texts in the store, for the tool recall_tool_result.")
+    ] = True,
+    target: Owner = None,
+    common: Common = COMMON,
+) -> int:
+    """Cut the tool results of a session's old runs short: what is sent to the model shrinks."""
+    return await _sessions.trim(
+        Desk(common=common), session, target, keep_chars=keep_chars, keep_runs=keep_runs, archive=archive
+    )
 
 
 @app.command

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar, cast
 
 from attrs import frozen
@@ -14,14 +15,13 @@ from agent._graph import graph_of
 from agent._segments import head_of
 from agent._stored_session import SegmentInfo, SessionSummary
 from savepoint import Foreign, Log, Missing, Types, Usage
-from savepoint._resumable import OURS
 from savepoint._run_result import find_run
 from savepoint._sqlite import SqliteStore
 
 from ._common import Desk
 from ._conversation import entry_documents, entry_lines
 from ._exit import Exit
-from ._local import Local, read_local
+from ._local import read_local
 from ._output import printable
 from ._question import age
 from ._show import KNOWN
@@ -53,11 +53,11 @@ async def sessions(desk: Desk) -> Exit:
     return Exit.DONE
 
 
-async def session(desk: Desk, session_id: str, *, entries: bool) -> Exit:
+async def session(desk: Desk, session_id: str, target: str | None, *, entries: bool) -> Exit:
     """One session: its segments and the runs that have not landed, or the conversation itself."""
     async with desk.opened(read_only=True) as store:
         found = await _found(store, session_id)
-        log = await _understood(store, found, lambda kept: kept.load(session_id)) if entries else None
+        log = await _understood(store, found, target, lambda kept: kept.load(session_id)) if entries else None
     if log is not None:
         _tell_entries(desk, found, log)
     elif desk.output.json:
@@ -70,7 +70,9 @@ async def session(desk: Desk, session_id: str, *, entries: bool) -> Exit:
     return Exit.DONE
 
 
-async def rewind(desk: Desk, session_id: str, *, keep_entries: int | None, keep_runs: int | None) -> Exit:
+async def rewind(
+    desk: Desk, session_id: str, target: str | None, *, keep_entries: int | None, keep_runs: int | None
+) -> Exit:
     """Drops the end of a session."""
     if (keep_entries is None) == (keep_runs is None):
         what = "neither --keep-entries nor --keep-runs" if keep_runs is None else "both --keep-entries and --keep-runs"
@@ -80,7 +82,7 @@ async def rewind(desk: Desk, session_id: str, *, keep_entries: int | None, keep_
     async with desk.opened() as store:
         found = await _found(store, session_id)
         keep = found.entries_of(keep_runs) if keep_entries is None else keep_entries
-        removed = await _understood(store, found, lambda kept: kept.rewind(session_id, keep_entries=keep))
+        removed = await _understood(store, found, target, lambda kept: kept.rewind(session_id, keep_entries=keep))
         left = await StoredSession(store).outline(session_id)
     count = left[-1].start + left[-1].count if left else 0
     if desk.output.json:
@@ -92,7 +94,9 @@ async def rewind(desk: Desk, session_id: str, *, keep_entries: int | None, keep_
     return Exit.DONE
 
 
-async def trim(desk: Desk, session_id: str, *, keep_chars: int, keep_runs: int, archive: bool) -> Exit:
+async def trim(
+    desk: Desk, session_id: str, target: str | None, *, keep_chars: int, keep_runs: int, archive: bool
+) -> Exit:
     """Cuts the texts of old tool results."""
     _must_count("--keep-chars", keep_chars)
     _must_count("--keep-runs", keep_runs)
@@ -102,6 +106,7 @@ async def trim(desk: Desk, session_id: str, *, keep_chars: int, keep_runs: int, 
         cut = await _understood(
             store,
             found,
+            target,
             lambda kept: kept.trim_tool_results(
                 session_id, keep_chars=keep_chars, keep_runs=keep_runs, results=results
             ),
@@ -138,21 +143,28 @@ async def _found(store: SqliteStore, session_id: str) -> _Found:
     return _Found(session_id=session_id, segments=segments, pending=statuses)
 
 
-async def _understood(store: SqliteStore, found: _Found, work: Callable[[StoredSession], Awaitable[T]]) -> T:
-    """What `work` does. The agents of the session's runs are only loaded where they have classes of their own."""
+async def _understood(
+    store: SqliteStore, found: _Found, target: str | None, work: Callable[[StoredSession], Awaitable[T]]
+) -> T:
+    """What `work` does. Agents, those of the session's runs or `target`, are only loaded for classes of their own."""
     try:
         return await work(StoredSession(store, KNOWN))
     except Foreign:
-        targets: list[Local] = []
-        for run_id in dict.fromkeys(each.run_id for each in found.segments if each.run_id is not None):
-            local = await read_local(store, run_id)
-            if local is not None and not any(local.same_target(other) for other in targets):
-                targets.append(local)
-        types: Types = OURS
-        for local in targets:
-            with suppress(Usage):  # one that is gone may not be the one whose classes are needed
-                types |= graph_of(load_agent(local.target, local.project)).types
-        return await work(StoredSession(store, KNOWN | types))
+        types: Types = KNOWN
+        for name, project in await _targets(store, found) if target is None else [(target, Path.cwd())]:
+            with suppress(*([Usage] if target is None else [])):  # the classes may be those of another one
+                types |= graph_of(load_agent(name, project)).types
+        try:
+            return await work(StoredSession(store, types))
+        except Foreign as error:
+            move = "name an agent that knows it: --target module:attribute"
+            raise Foreign(error.message, next=move) from error
+
+
+async def _targets(store: SqliteStore, found: _Found) -> list[tuple[str, Path]]:
+    runs = dict.fromkeys([*(each.run_id for each in found.segments), *found.pending])
+    locals_ = [await read_local(store, run_id) for run_id in runs if run_id is not None]
+    return list(dict.fromkeys((local.target, local.project) for local in locals_ if local is not None))
 
 
 def _tell_outline(desk: Desk, found: _Found) -> None:
