@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-import savepoint
 from agent import StoredSession, User
 from agent._session_rows import run_row_key, write_pending
 from agent.cli import main
@@ -178,7 +177,6 @@ def test_a_savepoint_is_adopted_by_its_id(project: Path, shop: str, cli: Cli):
         assert cli("run", f"{shop}:reader", "--resume-from", wrong)[0] == Exit.USAGE
 
 
-@pytest.mark.skipif(not hasattr(savepoint, "remove_run"), reason="needs savepoint.remove_run")
 def test_a_run_that_is_deleted_on_success_leaves_its_part_and_its_id(shop: str, cli: Cli):
     words = ("run", f"{shop}:echo", "hi", "--session", "u1", "--run-id", "a", "--delete-on-success")
     code, objects, _ = cli(*words)
