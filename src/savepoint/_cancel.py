@@ -7,7 +7,7 @@ from ._claim import alive, read_lease, take_lock
 from ._codec import dumps
 from ._errors import Conflict, Corrupt, Held, Missing, Stale, Superseded
 from ._events import Claimed, Head, read_head
-from ._run import RunRecord, RunStatus, read_run, run_key, write_run
+from ._run import RunRecord, RunStatus, read_run, refuse_nested, run_key, write_run
 from ._store import Row, Space, Store, Transaction
 from ._writer import END, Writer
 
@@ -24,6 +24,7 @@ async def cancel_run(store: Store, run_id: str) -> RunStatus:
         if row is None:
             raise Missing(f"there is no run {run_id}", next="savepoint runs lists the known ones")
         record = read_run(row)
+        refuse_nested(record, "cancelled")
         if record.status is RunStatus.COMPLETED:
             raise Conflict(f"run {run_id} is completed", next=f"savepoint show {run_id}")
         if record.status is RunStatus.CANCELLED:

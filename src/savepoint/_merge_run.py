@@ -15,7 +15,7 @@ from ._conflict import MergeConflict
 from ._errors import Conflict, Held, Missing, Stale
 from ._form import snapshot_ids
 from ._resumable import OURS
-from ._run import ENDED, RunRecord, RunStatus, read_run, run_key, write_run
+from ._run import ENDED, RunRecord, RunStatus, read_run, refuse_nested, run_key, write_run
 from ._store import Row, Space, Store
 from ._stored import get_value
 from ._system import Change
@@ -38,6 +38,7 @@ async def merge_run(store: Store, run_id: str, host: World) -> Mapping[str, Sequ
     to merge, or was discarded), `Held` (another process merges it), `Missing`, `Corrupt`, `NotWritable`.
     """
     row, record = await _read(store, run_id)
+    refuse_nested(record, "merged")
     with _alone(store, record):
         if record.settled == Settled.MERGED:
             return {}
@@ -59,6 +60,7 @@ async def discard_run(store: Store, run_id: str) -> None:
     Raises `Conflict` (it was merged, or a merge of it was begun, or it can still go on), `Missing`.
     """
     row, record = await _read(store, run_id)
+    refuse_nested(record, "discarded")
     with _alone(store, record):
         if record.settled == Settled.DISCARDED:
             return

@@ -109,6 +109,15 @@ class RunRecord:
     """fields that a newer version wrote: kept as they are, and ignored"""
 
 
+def refuse_nested(record: RunRecord, act: str) -> None:
+    """Raises `Usage` for a run that is nested in another one: only with that one can it be cancelled or settled."""
+    if record.parent is not None:
+        raise Usage(
+            f"run {record.run_id} is nested in run {record.parent}, and cannot be {act} by itself",
+            next=f"name run {record.parent} instead",
+        )
+
+
 def run_key(run_id: str) -> bytes:
     """The row key of a run. Raises `Usage` for text that cannot be an id."""
     if type(run_id) is not str or not run_id or len(run_id) > ID_LENGTH or not run_id.isprintable():
