@@ -12,7 +12,9 @@ from typing import Any
 
 import agents
 import outside
-from agent_tasks import TASKS, Task, agent_for, host
+from agent_session import SESSION, conversation, converse
+from agent_tasks import TASKS, Task, agent_for
+from agent_world import host
 from attrs import evolve
 from rig import renaming
 from sabotage import SABOTAGES
@@ -23,14 +25,23 @@ from agent._entries import paired
 from agent._nested import registry_for
 from effects import Idempotency, handler
 from effects._question import Question, QuestionKind
-from effects._receipt import Receipt, Status
+from effects._receipt import Status
 from savepoint import RunStatus, SavepointError
-from savepoint._crashpoint import CrashPoint
+from savepoint._crashpoint import CrashPoint, arm
 from savepoint._questions import open_questions
+from savepoint._run import RunRecord
 from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore, open_store
-from savepoint.crash._observe import asked, at_end, at_start, idempotency_key, once_answered, receipts
-from savepoint.testing import arm
+from savepoint.crash._observe import (
+    asked,
+    at_end,
+    at_start,
+    idempotency_key,
+    lineages,
+    once_answered,
+    receipts,
+    receipts_of,
+)
 
 RUN = "run"
 Json = dict[str, Any]
@@ -79,8 +90,10 @@ async def _attempt(request: Json, place: Path) -> Json:
     task = _task(request)
     worker = evolve(agent_for(task, tools=_tools(request.get("changed", {}))), name=request.get("renamed", "crash"))
     async with open_store(place / "store", durability="process", wal=request.get("wal")) as store:
+        if task.session:
+            await converse(store, worker, place)
         # What was durable when this process began: none of it may be asked again.
-        outside._append("asked", _replied(await receipts(store, await find_run(store, RUN))))
+        outside._append("asked", await _replied(store, await find_run(store, RUN)))
         report: Json = {
             **await at_start(store, RUN),
             "answered": await _answer(store, worker, request, task) if request.get("answer") else [],
@@ -91,7 +104,7 @@ async def _attempt(request: Json, place: Path) -> Json:
             return report
         with handler(agents.post, _forward) if task.handled else contextlib.nullcontext():
             try:
-                result = await _go(request, worker, store, place)
+                result = await _go(request, worker, store, place, task)
             except SavepointError as error:
                 if "renamed" not in request:
                     raise
@@ -123,19 +136,30 @@ async def _forward(what: str) -> str:
     return await agents.post(what)
 
 
-async def _go(request: Json, worker: Agent, store: SqliteStore, place: Path) -> Result:
+async def _go(request: Json, worker: Agent, store: SqliteStore, place: Path, task: Task) -> Result:
     more: Json = {"store": store, "world": host(place / "files")}
     if request.get("fork") is not None:
         return await agent.fork(RUN, agent=worker, at=request["fork"], fork_id="fork", **more)
-    if await find_run(store, RUN) is None or request.get("way") == "run":
-        return await agent.run(worker, "go", run_id=RUN, **more)
+    if await find_run(store, RUN) is None or request.get("way") == "run" or "anew" in request:
+        more["session_id"] = SESSION if task.session else None
+        return await agent.run(worker, agents.INPUT, run_id=request.get("anew", RUN), **more)
     return await agent.resume(RUN, agent=worker, **more)
 
 
-def _replied(receipts: Mapping[str, Receipt]) -> list[int]:
-    """The steps whose model reply is durable."""
-    performed = (r for r in receipts.values() if r.effect == "agent/model" and r.status is Status.PERFORMED)
-    return sorted(each.step for each in performed)
+async def _replied(store: SqliteStore, record: RunRecord | None) -> list[int | str]:
+    """The replies that are durable: their steps; of a nested run, behind what it was asked."""
+    if record is None:
+        return []
+    found: list[int | str] = []
+    for each in await lineages(store, record):
+        asked = agents.inside(str(each.meta["input"]))
+        performed = (
+            receipt.step
+            for receipt in (await receipts_of(store, each.lineage)).values()
+            if receipt.effect == "agent/model" and receipt.status is Status.PERFORMED
+        )
+        found += [f"{asked}{step}" if asked else step for step in sorted(performed)]
+    return found
 
 
 async def _open(store: SqliteStore, worker: Agent) -> list[Question]:
@@ -150,7 +174,7 @@ async def _answer(store: SqliteStore, worker: Agent, request: Json, task: Task) 
         return []
     said: list[tuple[str, str]] = []
     for question in (await _open(store, worker))[: 1 if request["answer"] == "one" else None]:
-        act = outside.performed(outside.here(), idempotency_key(record.lineage, question.step, question.key))
+        act = outside.performed(outside.here(), idempotency_key(question.lineage, question.step, question.key))
         choice, value = _truth(question, act, task, request)
         await agent.decide(RUN, question.id, choice, store=store, value=value, note="no",
                            agent=None if request.get("blind") else worker)  # fmt: skip
@@ -191,23 +215,25 @@ async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
         "warnings": list(result.warnings),
         "step": result.step,
         "may_repeat": list(result.may_repeat),
-        "questions": asked(record, result.questions),
+        "questions": asked(result.questions),
         "shown": [{"id": q.id, "kind": q.kind.value, "effect": q.effect, "arguments": q.arguments, "why": q.why,
                    "verdicts": [str(v) for v in q.verdicts]} for q in result.questions],
         "receipts": {key: [each.effect, each.status.value] for key, each in found.items()},
     }  # fmt: skip
     if result.status is RunStatus.COMPLETED:
         report["transcript"] = repr(list(result.transcript))
+        session, wrong = await conversation(store, worker)
         report["ended"] = await at_end(
             store,
             record,
             registry_for(worker),
-            value=[result.output, list(result.transcript)],
+            value=[result.output, list(result.transcript), session],
             shown=_shower(store),
             renamed=renaming,
             unpaired=lambda form: paired(list(form.state["transcript"])),  # type: ignore[call-overload]
         )
-        report["ended"]["unpaired"] += paired(list(result.transcript))
+        report["session"] = [run_id for run_id, _ in session]
+        report["ended"]["unpaired"] += [*paired(list(result.transcript)), *wrong]
     return report
 
 

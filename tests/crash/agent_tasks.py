@@ -1,41 +1,15 @@
-"""The agents that the crash suite kills: their world, and tasks with the model's script."""
+"""The agents that the crash suite kills: tasks with the model's script."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import outside
-from agents import EFFECTS, TOOLS, Setting
-from attrs import frozen
+from agents import EFFECTS, TOOLS, inside
+from attrs import evolve, field, frozen
 
-from agent import Agent, Tool
+from agent import Agent, ModelError, Tool, as_tool
 from agent._model import Request
 from agent._scripted import Script, ScriptedModel, Turn, call, calls, say
-from savepoint import KeyValue, Missing, Workspace, World
-
-# -- the world ------------------------------------------------------------------------------------------------------
-
-
-class Moody(KeyValue):
-    """A map that refuses its snapshot while it holds that it sulks."""
-
-    async def snapshot(self, contents: Any) -> bytes:
-        if Setting.refuse and self.get("sulks"):
-            raise Missing("the map sulks", next="cheer it up")
-        return await super().snapshot(contents)
-
-    async def fork(self, contents: Any, *, at: bytes | None, place: Path) -> "Moody":
-        child = await super().fork(contents, at=at, place=place)
-        moody = Moody(dict(child.items()))
-        moody._owned = True
-        return moody
-
-
-def host(place: Path) -> World:
-    """The user's world."""
-    place.mkdir(exist_ok=True)
-    return World({"files": Workspace(place), "kv": Moody()})
-
 
 # -- tasks ----------------------------------------------------------------------------------------------------------
 
@@ -55,6 +29,14 @@ class Task:
     fresh: bool = False
     """observations differ from run to run, so identities do"""
     max_turns: int = 50
+    session: bool = False
+    """the run continues a conversation that has one already"""
+    partner: str = ""
+    """an agent that the entry hands over to and that hands back; whoever is on plays the next turn"""
+    helpers: "Mapping[str, Task]" = field(factory=dict[str, "Task"])
+    """agents that are tools of this one, by name"""
+    interrupted: bool = False
+    """the first process ends before the run does"""
 
 
 def _one(turn: Turn, **more: Any) -> Task:
@@ -140,16 +122,111 @@ MANY_TURNS: Mapping[str, Task] = {
     "publish": _one(call("publish", path="draft.txt")),
 }
 
-TASKS: Mapping[str, Task] = {**ONE_CALL, **THREE_CALLS, **LONGER, **MANY_TURNS}
+
+def _first(request: Request) -> str:
+    """What the run was asked."""
+    said: Any = request.messages[request.history]
+    return said.content
+
+
+def _keyed(request: Request) -> Turn:
+    """A change of the world that no run beside this one makes too."""
+    return calls(call("post", what="a"), call("bump", key=_first(request)))
+
+
+def _silent_once(request: Request) -> Turn:
+    if outside.first_time(f"silence of {_first(request)}"):
+        raise ModelError("the script has ended", next="write more of it")
+    return call("post", what="b")
+
+
+def _helped(*turns: Turn | Callable[[Request], Turn]) -> Mapping[str, Task]:
+    return {"helper": Task(turns=[*turns, say("helped")])}
+
+
+NESTED: Mapping[str, Task] = {
+    "nested": Task(
+        turns=[call("helper", input="x"), call("post", what="z"), say("done")],
+        helpers=_helped(calls(call("post", what="a"), call("pay", what="b")), call("note", text="c")),
+    ),
+    "nested beside ONCE": Task(
+        turns=[calls(call("helper", input="x"), call("post", what="y")), say("done")],
+        helpers=_helped(calls(call("note", text="a"), call("post", what="b"))),
+    ),
+    "nested x 2": Task(
+        turns=[calls(call("helper", input="x"), call("helper", input="y")), say("done")], helpers=_helped(_keyed)
+    ),
+    "nested in nested": Task(
+        turns=[call("middle", input="x"), say("done")],
+        helpers={
+            "middle": Task(
+                turns=[calls(call("helper", input="y"), call("post", what="a")), call("note", text="b"), say("asked")],
+                helpers=_helped(calls(call("post", what="c"), call("note", text="d"))),
+            )
+        },
+    ),
+    "nested, approved": Task(
+        turns=[calls(call("helper", input="x"), call("post", what="y")), say("done")],
+        helpers=_helped(call("approved_post", what="a")),
+    ),
+    "nested, ambiguous": Task(
+        turns=[calls(call("helper", input="x"), call("post", what="y")), say("done")],
+        helpers=_helped(calls(call("gone", what="a"), call("note", text="b"))),
+    ),
+    "nested, interrupted": Task(
+        turns=[calls(call("helper", input="x"), call("look", what="y")), say("done")],
+        helpers=_helped(calls(call("post", what="a"), call("note", text="b")), _silent_once),
+        interrupted=True,
+    ),
+}
+
+SESSIONS: Mapping[str, Task] = {
+    "session": _one(calls(call("post", what="a"), call("look", what="b")), session=True),
+    "handoffs": Task(
+        turns=[
+            calls(call("put", what="a"), call("transfer_to_partner")),
+            calls(call("transfer_to_crash"), call("post", what="b")),
+            say("done"),
+        ],
+        partner="partner",
+    ),
+    "all in one": Task(
+        turns=[
+            calls(call("transfer_to_partner"), call("approved_post", what="a"), call("helper", input="x")),
+            calls(call("post", what="b"), call("transfer_to_crash")),
+            say("done"),
+        ],
+        session=True,
+        partner="partner",
+        helpers=_helped(calls(call("post", what="c"), call("note", text="d"))),
+    ),
+}
+
+KILLED: Mapping[str, Task] = {**ONE_CALL, **THREE_CALLS, **LONGER, **NESTED, **SESSIONS}
+"""whose processes die at every point"""
+TASKS: Mapping[str, Task] = {**KILLED, **MANY_TURNS}
 
 
 class Counted(ScriptedModel):
-    """A model whose every question is written down outside."""
+    """A model whose every question is written down outside: the reply, and who is said to give it, unless the entry."""
 
     async def reply(self, request: Request, *, on_text: Callable[[str], None] | None = None) -> Any:
-        outside._append("asked", request.turn)
+        reply, who = f"{inside(_first(request))}{request.turn}", request.instructions
+        outside._append("asked", f"{reply} {who}" if who else int(reply) if reply.isdigit() else reply)
         return await super().reply(request, on_text=on_text)
 
 
-def agent_for(task: Task, *, tools: tuple[Tool[..., Any], ...] = TOOLS) -> Agent:
-    return Agent(name="crash", model=Counted(task.turns), tools=tools, effects=EFFECTS, max_turns=task.max_turns)
+def agent_for(task: Task, name: str = "crash", *, tools: tuple[Tool[..., Any], ...] = TOOLS) -> Agent:
+    """The agent of a task, with those that it hands over to and those that are its tools."""
+    helpers = (as_tool(agent_for(each, name, tools=tools)) for name, each in task.helpers.items())
+    alone = Agent(
+        name=name,
+        model=Counted(task.turns),
+        tools=(*tools, *helpers),
+        effects=EFFECTS,
+        max_turns=task.max_turns,
+    )
+    if not task.partner:
+        return alone
+    partner = evolve(alone, name=task.partner, instructions=task.partner, handoffs=(name,))
+    return evolve(alone, handoffs=(partner,))

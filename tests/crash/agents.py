@@ -1,6 +1,7 @@
 """The tools that the crash suite's agents use: every idempotency class, and what their bodies perform.
 
-A body's tag is its place in the transcript (`step.index`, and the effect within it), equal in every attempt.
+A body's tag is its place in the transcript (`step.index`, and the effect within it), equal in every attempt; in a run
+that is nested in another one, behind what that run was asked.
 """
 
 import asyncio
@@ -14,11 +15,15 @@ from outside import TAG, enter
 
 from agent import Context, Tool, tool
 from agent._context import current_context
+from agent._entries import User
+from agent._scene import TRANSCRIPT
 from effects import Call, Effect, Idempotency, NotPerformed, Performed, branch, effect
 from effects._call import CURRENT
 from savepoint import World
 
 WINDOW_S = 3600.0
+INPUT = "go"
+"""what the outermost run is asked"""
 
 
 class Setting:
@@ -36,7 +41,7 @@ class Setting:
 
 # -- order ----------------------------------------------------------------------------------------------------------
 
-_running: set[int] = set()
+_running: list[int] = []
 _left = asyncio.Event()
 _STARTING = 3
 """Passes of the event loop in which the calls of one reply all start."""
@@ -46,7 +51,7 @@ async def in_turn() -> None:
     """Returns when those who run beside this call and should end before it have ended."""
     index = int(current_context().call_id.rpartition(".")[2])
     rank = Setting.ranks[index] if index < len(Setting.ranks) else index
-    _running.add(rank)
+    _running.append(rank)
     try:
         for _ in range(_STARTING):
             await asyncio.sleep(0)
@@ -54,14 +59,21 @@ async def in_turn() -> None:
             _left.clear()
             await _left.wait()
     finally:
-        _running.discard(rank)
+        _running.remove(rank)
         _left.set()
 
 
 def began(name: str = "") -> None:
     """A body was entered."""
-    TAG.set(current_context().call_id + name)
+    context = current_context()
+    asked = next(each for each in reversed(context.world[TRANSCRIPT]) if isinstance(each, User))
+    TAG.set(f"{inside(asked.content)}{context.call_id}{name}")
     enter()
+
+
+def inside(asked: str) -> str:
+    """What a place begins with in the run that was asked this: a run's id differs from lineage to lineage."""
+    return "" if asked == INPUT else f"{asked}/"
 
 
 # -- what bodies perform --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent_tasks import LONGER, ONE_CALL, THREE_CALLS
+from agent_tasks import KILLED
 from attrs import define, field
 from grading import grade
 from rig import HERE
@@ -246,7 +246,7 @@ def main() -> int:
     if "programs" in wanted:
         parts += kills("programs", "rig:live", programs, [*SCENARIOS], [False])
     if "agents" in wanted:
-        parts += kills("agents", "agent_rig:live", agents, [*ONE_CALL, *THREE_CALLS, *LONGER], [False])
+        parts += kills("agents", "agent_rig:live", agents, [*KILLED], [False])
     for name, files in SUITES.items():
         if name in wanted:
             _say(name)

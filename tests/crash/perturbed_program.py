@@ -212,7 +212,7 @@ async def _attempt(place: Path) -> Json:
             "questions": [
                 [each.kind.value, each.effect, _of(each.effect, each.arguments)] for each in result.questions
             ],
-            "keys": asked(record, result.questions),
+            "keys": asked(result.questions),
             "after": await _known(store),
         }
 

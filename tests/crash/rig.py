@@ -73,7 +73,7 @@ async def _attempt(request: Json, place: Path) -> Json:
             "error": None if result.error is None else f"{result.error.kind}: {result.error.message}",
             "warnings": list(result.warnings),
             "replayed": result.replayed,
-            "questions": asked(record, result.questions),
+            "questions": asked(result.questions),
         }
         if result.status is RunStatus.COMPLETED:
             report["ended"] = await at_end(

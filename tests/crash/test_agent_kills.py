@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from agent_tasks import LONGER, ONE_CALL, THREE_CALLS
+from agent_tasks import KILLED
 from targets import agents, complaints
 from targets import servers as started
 
@@ -13,7 +13,6 @@ from savepoint._crashpoint import CrashPoint
 from savepoint.crash import Explorer, ForkServer, Schedule, Story
 
 EXHAUSTIVE = bool(os.environ.get("CRASH_EXHAUSTIVE"))
-KILLED = [*ONE_CALL, *THREE_CALLS, *LONGER]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def explorer(request: pytest.FixtureRequest, servers: list[ForkServer], memory: 
 
 def some(plans: Sequence[Schedule], name: str, stride: int) -> Sequence[Schedule]:
     """All of them if asked for; else every `stride`-th, for each task other ones."""
-    return plans if EXHAUSTIVE else plans[KILLED.index(name) % stride :: stride]
+    return plans if EXHAUSTIVE else plans[list(KILLED).index(name) % stride :: stride]
 
 
 def in_both_orders(explorer: Explorer, plans: Sequence[Schedule]) -> list[Story]:
@@ -51,7 +50,9 @@ def test_a_run_killed_at_any_point_ends_as_an_unkilled_one(explorer: Explorer) -
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "explorer", ["ONCE", "COMPOSITE", "undeclared", "ONCE, approved", "READ, ONCE, CONTAINED"], indirect=True
+    "explorer",
+    ["ONCE", "COMPOSITE", "undeclared", "ONCE, approved", "READ, ONCE, CONTAINED", "session"],
+    indirect=True,
 )
 def test_a_kill_during_the_recovery_changes_nothing_either(explorer: Explorer) -> None:
     name = explorer.workers[0].name
@@ -64,7 +65,7 @@ def test_a_kill_during_the_recovery_changes_nothing_either(explorer: Explorer) -
 def test_a_fresh_interpreter_resumes_from_every_named_point(servers: list[ForkServer], memory: Path) -> None:
     left = set(CrashPoint)
     found: list[str] = []
-    for name in ("COMPOSITE", "ONCE, ambiguous"):
+    for name in ("COMPOSITE", "ONCE, ambiguous", "session"):
         plans: list[Schedule] = []
         for plan in agents(name, servers, memory / f"{name}, forked").singles():
             point = next(iter(plan.kills.values())).at
@@ -74,6 +75,14 @@ def test_a_fresh_interpreter_resumes_from_every_named_point(servers: list[ForkSe
         found += complaints(agents(name, servers, memory / name, fresh=True).explore(plans))
     assert found == []
     assert left == set()
+
+
+@pytest.mark.timeout(3600)
+def test_a_fresh_interpreter_goes_on_with_the_runs_inside(servers: list[ForkServer], memory: Path) -> None:
+    plans = agents("all in one", servers, memory / "forked").singles()
+    assert len(plans) > 60
+    stories = agents("all in one", servers, memory, fresh=True).explore(plans if EXHAUSTIVE else plans[5::13])
+    assert not complaints(stories), "\n".join(complaints(stories))
 
 
 @pytest.mark.timeout(600)

@@ -11,7 +11,12 @@ from savepoint.crash._history import Asked
 SENT = Act(kind="once", tag="0.a", arguments=[1], key="k1", value="0.a![1]")
 PUT = Act(kind="idempotent", tag="1.b", arguments=["x"], key="k2", value="1.b!['x']")
 ENDED = Ended(value="[1]", world="{}", points={1: "p"}, ids={1: "i"}, receipts={"k1": "performed", "k2": "performed"})
-GOOD = History(lives=[Lived(killed=False, status="completed", entered=["0.a", "1.b"])], ledger=[SENT, PUT], ended=ENDED)
+GOOD = History(
+    lives=[Lived(killed=False, status="completed", entered=["0.a", "1.b"])],
+    ledger=[SENT, PUT],
+    ended=ENDED,
+    requests=[[], 0, 1],
+)
 KILLED = Lived(killed=True, entered=["0.a"])
 DOUBT = Asked(kind="in_doubt", effect="send", key="k1")
 WAITING = Lived(killed=False, status="waiting", questions=[DOUBT], unsettled=["k1"], undecided=["k1"])
@@ -28,6 +33,7 @@ def test_a_good_history_is_not_complained_about() -> None:
     assert not found(RESUMED)
     assert not found(evolve(RESUMED, ledger=[SENT, PUT, PUT]))  # an IDEMPOTENT call may be repeated as it was
     assert not found(evolve(GOOD, requests=[[], 0, 1, [0], 1], host="untouched"))
+    assert not found(evolve(GOOD, lives=[Lived(killed=False, status="interrupted"), DONE]), interrupted=True)
 
 
 BAD: dict[str, tuple[History, Verdict, str]] = {
@@ -40,6 +46,16 @@ BAD: dict[str, tuple[History, Verdict, str]] = {
         evolve(GOOD, requests=[[], 0, 1, [0], 0]),
         Verdict.DUPLICATE,
         "asked for reply 0 again",
+    ),
+    "a reply of another agent paid twice": (
+        evolve(GOOD, requests=[[], 0, 1, ["x/0"], "x/0 other"]),
+        Verdict.DUPLICATE,
+        "asked for reply x/0 other again",
+    ),
+    "another agent asked": (
+        evolve(GOOD, requests=[[], 0, "1 other"]),
+        Verdict.DIVERGED,
+        "asked for ['0', '1 other']",
     ),
     "IDEMPOTENT with other arguments": (
         evolve(GOOD, ledger=[SENT, PUT, evolve(PUT, arguments=["y"])]),
@@ -76,6 +92,16 @@ BAD: dict[str, tuple[History, Verdict, str]] = {
         "savepoint 7",
     ),
     "a savepoint is missing": (evolve(GOOD, ended=evolve(ENDED, points={})), Verdict.DIVERGED, "it has savepoints []"),
+    "another run inside": (
+        evolve(GOOD, ended=evolve(ENDED, inside=["i"])),
+        Verdict.DIVERGED,
+        "the runs nested in it are ['i']",
+    ),
+    "interrupted": (
+        evolve(GOOD, lives=[Lived(killed=False, status="interrupted"), DONE]),
+        Verdict.CORRUPT,
+        "the run ended as interrupted",
+    ),
     "another identity": (evolve(GOOD, ended=evolve(ENDED, ids={1: "j"})), Verdict.HASH_DRIFT, "another identity"),
     "calls without outcomes": (
         evolve(GOOD, ended=evolve(ENDED, unpaired=["call 0.0 has no outcome"])),

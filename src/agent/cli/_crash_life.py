@@ -127,9 +127,10 @@ async def _answer(store: SqliteStore, worker: Agent, known: Mapping[str, Known],
     if record is None:
         return []
     asked = await open_questions(store, record.lineage, registry_for(worker).types)
-    found = await observe.receipts(store, record)
+    found = await observe.receipts_of(store, record.lineage)
     performed = [call_id(each.step, each.key) for each in found.values() if each.status is Status.PERFORMED]
-    doubts = [each for each in asked if each.kind is QuestionKind.IN_DOUBT]
+    # In a nested run a call of the same id may be another one: nothing is known of those.
+    doubts = [each for each in asked if each.kind is QuestionKind.IN_DOUBT and each.lineage == record.lineage]
     truths = were_performed([call_id(each.step, each.key) for each in doubts], performed, known, lines_of(ledger))
     said: list[tuple[Question, Choice, object]] = [
         (each, Choice.APPROVE, None) for each in asked if each.kind is QuestionKind.APPROVAL
@@ -158,7 +159,7 @@ async def _report(store: SqliteStore, worker: Agent, result: Result, ledger: Pat
     report: Json = {
         "status": result.status.value,
         "error": None if result.error is None else f"{result.error.kind}: {result.error.message}",
-        "questions": observe.asked(record, result.questions),
+        "questions": observe.asked(result.questions),
         "why": [f"{each.kind.value} about {each.effect}" for each in result.questions],
     }
     if result.status is not RunStatus.COMPLETED:
@@ -174,7 +175,7 @@ async def _report(store: SqliteStore, worker: Agent, result: Result, ledger: Pat
     written = written_by(passed, lines_of(ledger))
     report["known"] = {
         call_id(each.step, each.key): await _known(store, each, written.get(key, ()), worker)
-        for key, each in (await observe.receipts(store, record)).items()
+        for key, each in (await observe.receipts_of(store, record.lineage)).items()
     }
     return report
 

@@ -70,6 +70,8 @@ class Ended:
     """step -> what its savepoint holds"""
     ids: Mapping[int, str] = field(factory=dict[int, str])
     """step -> the savepoint's identity"""
+    inside: Sequence[str] = ()
+    """how each run nested in it stands, its savepoints too; sorted"""
     receipts: Mapping[str, str] = field(factory=dict[str, str])
     """idempotency key -> newest status of the call"""
     decided: Sequence[tuple[str, str, str]] = ()
@@ -86,7 +88,9 @@ class History:
     ledger: Sequence[Performed]
     ended: Ended | None
     requests: Sequence[object] = ()
-    """per process the steps whose model reply was durable when it began, then those that it asked the model for"""
+    """per process a list of the replies that were durable when it began, then those that it asked for: the step, or text
+    that begins with the place and goes on with who was asked
+    """
     host: str = ""
     """the host world's content"""
 
@@ -105,5 +109,7 @@ class Promise:
     """a decision `performed` lost what a call wrote to the world"""
     fresh: bool = False
     """values observed anew are in its savepoints, so their identities differ from run to run"""
+    interrupted: bool = False
+    """a process may end before the run does, unkilled"""
     skips: bool = False
     """some of its savepoints cannot be persisted, in some processes"""

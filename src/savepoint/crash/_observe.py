@@ -14,6 +14,7 @@ from savepoint._errors import Corrupt
 from savepoint._events import Called, event_key, read_events, read_mark
 from savepoint._form import Savepoint, read_form, snapshot_ids
 from savepoint._log import Log
+from savepoint._nested import nested_in
 from savepoint._past import read_lineage, read_marks
 from savepoint._questions import open_questions, read_decisions, read_questions
 from savepoint._resumable import Registry
@@ -37,16 +38,31 @@ def idempotency_key(lineage: bytes, step: int, key: bytes) -> str:
     return seal(Domain.IDEMPOTENCY, dumps([lineage, step, key])).hex()
 
 
+async def lineages(store: SqliteStore, record: RunRecord) -> list[RunRecord]:
+    """The run and all that are nested in it, at any depth."""
+    found = [record]
+    for nested in await nested_in(store, record.lineage):
+        inner = await find_run(store, nested.run_id)
+        found += [] if inner is None or inner.lineage != nested.lineage else await lineages(store, inner)
+    return found
+
+
 async def receipts(store: SqliteStore, record: RunRecord | None) -> dict[str, Receipt]:
-    """Idempotency key -> newest receipt of the whole lineage. What cannot be read is left out."""
-    if record is None:
-        return {}
+    """Idempotency key -> newest receipt, of all steps of the run and of those nested in it."""
     found: dict[str, Receipt] = {}
-    for row in await _rows(store, record.lineage):
+    for each in [] if record is None else await lineages(store, record):
+        found |= await receipts_of(store, each.lineage)
+    return found
+
+
+async def receipts_of(store: SqliteStore, lineage: bytes) -> dict[str, Receipt]:
+    """The same of one lineage. What cannot be read is left out."""
+    found: dict[str, Receipt] = {}
+    for row in await _rows(store, lineage):
         with contextlib.suppress(Corrupt):
             for event in read_events(row):
                 if isinstance(event, Called):
-                    found[idempotency_key(record.lineage, event.receipt.step, event.receipt.key)] = event.receipt
+                    found[idempotency_key(lineage, event.receipt.step, event.receipt.key)] = event.receipt
     return found
 
 
@@ -80,7 +96,7 @@ async def once_answered(store: SqliteStore, run_id: str, registry: Registry) -> 
     if record is None:
         return {"open_before": 0, "undecided": []}
     decided = {
-        (idempotency_key(record.lineage, question.step, question.key), question.tried)
+        (idempotency_key(question.lineage, question.step, question.key), question.tried)
         for question, _ in await decided_questions(store, record, registry)
     }
     unsettled = _unsettled(await receipts(store, record))
@@ -91,15 +107,18 @@ async def once_answered(store: SqliteStore, run_id: str, registry: Registry) -> 
 
 
 async def decided_questions(store: SqliteStore, record: RunRecord, registry: Registry) -> list[tuple[Any, Any]]:
-    """Each answered question with its decision."""
-    questions = await read_questions(store, record.lineage, registry.types)
-    decisions = await read_decisions(store, record.lineage, registry.types)
-    return [(each, decisions[each.id]) for each in questions if each.id in decisions]
+    """Each answered question, those of nested runs too, with its decision."""
+    found: list[tuple[Any, Any]] = []
+    for run in await lineages(store, record):
+        decisions = await read_decisions(store, run.lineage, registry.types)
+        questions = await read_questions(store, run.lineage, registry.types)
+        found += [(each, decisions[each.id]) for each in questions if each.id in decisions]
+    return found
 
 
-def asked(record: RunRecord, questions: Iterable[Any]) -> list[list[str]]:
+def asked(questions: Iterable[Any]) -> list[list[str]]:
     """Kind, effect and idempotency key of each question of a result."""
-    return [[each.kind.value, each.effect, idempotency_key(record.lineage, each.step, each.key)] for each in questions]
+    return [[each.kind.value, each.effect, idempotency_key(each.lineage, each.step, each.key)] for each in questions]
 
 
 async def at_end(
@@ -116,23 +135,33 @@ async def at_end(
     points: Json = {}
     ids: Json = {}
     broken: list[str] = []
-    for step, row in (await read_marks(store, record.lineage)).items():
-        mark = read_mark(row)
-        form = await read_form(store, mark.point, registry)
-        state = {
-            name: [*cast("Log[object]", each)] if isinstance(each, Log) else each for name, each in form.state.items()
-        }
-        points[str(step)] = renamed()(repr((form.name, form.key, state, await shown(form.world))))
-        ids[str(step)] = mark.point.hex()
-        broken += unpaired(form)
-    final = {} if record.final is None else snapshot_ids(await get_value(store, record.final, registry.types))
-    world = await shown(final)
+    inside: list[str] = []
+    for run in await lineages(store, record):
+        own: Json = {}
+        for step, row in (await read_marks(store, run.lineage)).items():
+            mark = read_mark(row)
+            form = await read_form(store, mark.point, registry)
+            state = {
+                name: [*cast("Log[object]", each)] if isinstance(each, Log) else each
+                for name, each in form.state.items()
+            }
+            own[str(step)] = renamed()(repr((form.name, form.key, state, await shown(form.world))))
+            broken += unpaired(form)
+            if run is record:
+                ids[str(step)] = mark.point.hex()
+        if run is record:
+            points = own
+        else:
+            result = None if run.result is None else await get_value(store, run.result, registry.types)
+            inside.append(renamed()(repr((run.status.value, result, own, await _at_last(store, run, registry, shown)))))
+    world = await _at_last(store, record, registry, shown)
     same = renamed()
     return {
         "value": same(repr(value)),
         "world": same(repr(world)),
         "points": points,
         "ids": ids,
+        "inside": sorted(inside),
         "receipts": {key: each.status.value for key, each in (await receipts(store, record)).items()},
         "decided": [
             [question.kind.value, question.effect, said.choice.value]
@@ -140,6 +169,12 @@ async def at_end(
         ],
         "unpaired": broken,
     }
+
+
+async def _at_last(store: SqliteStore, record: RunRecord, registry: Registry, shown: Shown) -> object:
+    """What the world holds at the end of a run."""
+    final = {} if record.final is None else snapshot_ids(await get_value(store, record.final, registry.types))
+    return await shown(final)
 
 
 def lived(report: Mapping[str, Any], *, killed: bool, entered: Iterable[str] = ()) -> Lived:
@@ -165,6 +200,7 @@ def ended(said: Mapping[str, Any] | None) -> Ended | None:
         world=said["world"],
         points={int(step): text for step, text in said["points"].items()},
         ids={int(step): text for step, text in said["ids"].items()},
+        inside=said.get("inside", ()),
         receipts=said["receipts"],
         decided=[(kind, effect, choice) for kind, effect, choice in said["decided"]],
         unpaired=said["unpaired"],

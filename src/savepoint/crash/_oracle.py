@@ -25,7 +25,8 @@ def violations(history: History, references: Sequence[History], promise: Promise
     found += _forgotten(history.ledger, history.ended.receipts)
     if promise.perturbed:
         return found
-    return [*found, *_effects(history, references), *_equal(history.ended, wholes, promise)]
+    found += [*_effects(history, references), *_requested(history, references)]
+    return [*found, *_equal(history.ended, wholes, promise)]
 
 
 # -- once -------------------------------------------------------------------------------------------------------------
@@ -71,6 +72,15 @@ def _effects(history: History, references: Sequence[History]) -> Iterator[Violat
         yield Violation(Verdict.DIVERGED, f"the outside saw {more}, which no unkilled run performs")
 
 
+def _requested(history: History, references: Sequence[History]) -> Iterator[Violation]:
+    """Each reply is asked for, of the same agent as in an unkilled run."""
+    asked, *right = [
+        {str(each) for each in one.requests if not isinstance(each, list)} for one in (history, *references)
+    ]
+    if asked not in right:
+        yield Violation(Verdict.DIVERGED, f"the model was asked for {sorted(asked)}; unkilled: {sorted(right[0])}")
+
+
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
@@ -79,7 +89,7 @@ def _lives(lives: Sequence[Lived], promise: Promise) -> Iterator[Violation]:
         if life.open_before and (life.entered or life.status not in ("", "waiting")):
             what = f"with {life.open_before} open questions it entered {list(life.entered)}: {life.status}"
             yield Violation(Verdict.DIVERGED, what)
-        if life.status not in ("", "waiting", "completed"):
+        if life.status not in ("", "waiting", "completed", "interrupted" if promise.interrupted else ""):
             yield Violation(Verdict.CORRUPT, f"the run ended as {life.status}")
         for each in () if life.open_before else life.questions:
             if what := _needless(each, life, promise):
@@ -119,11 +129,11 @@ def _left_open(lives: Sequence[Lived]) -> Iterator[Violation]:
 
 def asked_again(requests: Sequence[object]) -> Iterator[Violation]:
     """Replies that were durable when a process began, and that it asked the model for all the same."""
-    durable: Sequence[object] = ()
+    durable: set[str] = set()
     for each in requests:
         if isinstance(each, list):
-            durable = cast("list[object]", each)
-        elif each in durable:
+            durable = {str(one) for one in cast("list[object]", each)}
+        elif str(each).partition(" ")[0] in durable:
             yield Violation(Verdict.DUPLICATE, f"the model was asked for reply {each} again, which is durable")
 
 
@@ -139,6 +149,9 @@ def _equal(ended: Ended, wholes: Sequence[Ended], promise: Promise) -> Iterator[
         yield Violation(Verdict.DIVERGED, what)
     if not promise.skips and not any(ended.points.keys() == each.points.keys() for each in wholes):
         what = f"it has savepoints {sorted(ended.points)}; unkilled: {sorted(wholes[0].points)}"
+        yield Violation(Verdict.DIVERGED, what)
+    if not any(ended.inside == each.inside for each in wholes):
+        what = f"the runs nested in it are {list(ended.inside)}; unkilled: {list(wholes[0].inside)}"
         yield Violation(Verdict.DIVERGED, what)
     for step, point in ended.points.items():
         if not any(each.points.get(step) == point for each in wholes):
