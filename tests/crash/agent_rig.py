@@ -20,7 +20,7 @@ from rig import renaming
 from sabotage import SABOTAGES
 
 import agent
-from agent import Agent, Result, Tool
+from agent import Agent, Result, StoredSession, Tool
 from agent._entries import paired
 from agent._nested import registry_for
 from effects import Idempotency, handler
@@ -32,16 +32,8 @@ from savepoint._questions import open_questions
 from savepoint._run import RunRecord
 from savepoint._run_result import find_run, get_run
 from savepoint._sqlite import SqliteStore, open_store
-from savepoint.crash._observe import (
-    asked,
-    at_end,
-    at_start,
-    idempotency_key,
-    lineages,
-    once_answered,
-    receipts,
-    receipts_of,
-)
+from savepoint.crash import _observe as observe
+from savepoint.crash._observe import idempotency_key, receipts
 
 RUN = "run"
 Json = dict[str, Any]
@@ -52,6 +44,7 @@ def live(request: Json) -> Json:
     agents.Setting.ranks = tuple(request.get("ranks", (3, 2, 1, 0) if request.get("reversed") else ()))
     agents.Setting.refuse = request.get("refuse", True)
     agents.Setting.work = tuple(request.get("work", agents.Setting.work))
+    agents.Setting.away = request.get("away", False)
     agents.Setting.halt = request.get("halt", "")
     if request.get("sabotage"):
         SABOTAGES[request["sabotage"]]()
@@ -95,18 +88,20 @@ async def _attempt(request: Json, place: Path) -> Json:
         # What was durable when this process began: none of it may be asked again.
         outside._append("asked", await _replied(store, await find_run(store, RUN)))
         report: Json = {
-            **await at_start(store, RUN),
+            **await observe.at_start(store, RUN),
             "answered": await _answer(store, worker, request, task) if request.get("answer") else [],
         }
         report["decided"] = [await _decide(store, worker, *each) for each in request.get("decide", ())]
-        report |= await once_answered(store, RUN, registry_for(worker))
+        report |= await observe.once_answered(store, RUN, registry_for(worker))
         if request.get("only_decide"):
             return report
+        if "rewind" in request:
+            await StoredSession(store).rewind(SESSION, keep_entries=request["rewind"])
         with handler(agents.post, _forward) if task.handled else contextlib.nullcontext():
             try:
                 result = await _go(request, worker, store, place, task)
             except SavepointError as error:
-                if "renamed" not in request:
+                if not {"renamed", "rewind"} & request.keys():
                     raise
                 return {**report, "refused": error.code}
         report |= await _report(store, worker, result)
@@ -151,11 +146,11 @@ async def _replied(store: SqliteStore, record: RunRecord | None) -> list[int | s
     if record is None:
         return []
     found: list[int | str] = []
-    for each in await lineages(store, record):
+    for each in await observe.lineages(store, record):
         asked = agents.inside(str(each.meta["input"]))
         performed = (
             receipt.step
-            for receipt in (await receipts_of(store, each.lineage)).values()
+            for receipt in (await observe.receipts_of(store, each.lineage)).values()
             if receipt.effect == "agent/model" and receipt.status is Status.PERFORMED
         )
         found += [f"{asked}{step}" if asked else step for step in sorted(performed)]
@@ -215,7 +210,7 @@ async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
         "warnings": list(result.warnings),
         "step": result.step,
         "may_repeat": list(result.may_repeat),
-        "questions": asked(result.questions),
+        "questions": observe.asked(result.questions),
         "shown": [{"id": q.id, "kind": q.kind.value, "effect": q.effect, "arguments": q.arguments, "why": q.why,
                    "verdicts": [str(v) for v in q.verdicts]} for q in result.questions],
         "receipts": {key: [each.effect, each.status.value] for key, each in found.items()},
@@ -223,7 +218,7 @@ async def _report(store: SqliteStore, worker: Agent, result: Result) -> Json:
     if result.status is RunStatus.COMPLETED:
         report["transcript"] = repr(list(result.transcript))
         session, wrong = await conversation(store, worker)
-        report["ended"] = await at_end(
+        report["ended"] = await observe.at_end(
             store,
             record,
             registry_for(worker),

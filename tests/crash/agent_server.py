@@ -52,5 +52,10 @@ class Story:
 
     @property
     def asked(self) -> list[int]:
-        """The replies that the model was asked for, in order."""
-        return [each for each in outside.asked(self.place / "outside") if isinstance(each, int)]
+        """The replies that the entry's model was asked for, in order."""
+        return [each for each in self.everybody_asked if isinstance(each, int)]
+
+    @property
+    def everybody_asked(self) -> list[int | str]:
+        """The same, with those that other agents than the entry were asked for, and with their names."""
+        return [each for each in outside.asked(self.place / "outside") if isinstance(each, int | str)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import outside
-from agents import EFFECTS, TOOLS, inside
+from agents import EFFECTS, TOOLS, Setting, inside
 from attrs import evolve, field, frozen
 
 from agent import Agent, ModelError, Tool, as_tool
@@ -149,8 +149,8 @@ NESTED: Mapping[str, Task] = {
         turns=[call("helper", input="x"), call("post", what="z"), say("done")],
         helpers=_helped(calls(call("post", what="a"), call("pay", what="b")), call("note", text="c")),
     ),
-    "nested beside ONCE": Task(
-        turns=[calls(call("helper", input="x"), call("post", what="y")), say("done")],
+    "nested beside others": Task(
+        turns=[calls(call("helper", input="x"), call("post", what="y"), call("bump", key="n")), say("done")],
         helpers=_helped(calls(call("note", text="a"), call("post", what="b"))),
     ),
     "nested x 2": Task(
@@ -228,5 +228,10 @@ def agent_for(task: Task, name: str = "crash", *, tools: tuple[Tool[..., Any], .
     )
     if not task.partner:
         return alone
-    partner = evolve(alone, name=task.partner, instructions=task.partner, handoffs=(name,))
-    return evolve(alone, handoffs=(partner,))
+
+    def told(_: object) -> str:
+        if Setting.away:
+            raise LookupError(f"{task.partner} is away")
+        return task.partner
+
+    return evolve(alone, handoffs=(evolve(alone, name=task.partner, instructions=told, handoffs=(name,)),))

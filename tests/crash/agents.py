@@ -35,6 +35,8 @@ class Setting:
     """a sulking map refuses its snapshot"""
     work: tuple[str, ...] = ("R", "W", "V")
     """what `work` performs, in order: a program that was changed between two processes"""
+    away = False
+    """whom an agent hands over to cannot be set up"""
     halt = ""
     """the tag before whose act this process sends itself SIGTERM"""
 

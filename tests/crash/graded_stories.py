@@ -54,6 +54,20 @@ def limit_holds(story: Story) -> None:
     story.must(ended["status"] == "waiting", Verdict.BUDGET, f"{asked} replies of the model, the limit is 10")
 
 
+def next_run_heals(story: Story) -> None:
+    """A run completed, and its process died before it landed; nobody resumes it, another run comes."""
+    story.life(kill="land.before:1")
+    runs = story.life(anew="next")["session"]
+    story.must(runs == ["earlier", "run", "next"], Verdict.LOST, f"the session holds {runs}")
+
+
+def undone_stays_undone(story: Story) -> None:
+    """What a run stands on is rewound while no process has it."""
+    story.life(kill="gap.after:1")
+    resumed = story.life(rewind=0)
+    story.must(resumed.get("refused") == "conflict", Verdict.DIVERGED, f"what was undone goes on: {resumed}")
+
+
 def interrupted_is_asked_about(story: Story) -> None:
     """SIGTERM inside a ONCE call: nobody knows, and the run waits."""
     story.life(halt="0.0")

@@ -17,10 +17,12 @@ from graded_stories import (
     held_while_alive,
     interrupted_is_asked_about,
     limit_holds,
+    next_run_heals,
     old_answer,
     one_owner,
     parent_keeps_its_world,
     restart_begins_anew,
+    undone_stays_undone,
 )
 from graded_ways import Bench, Elsewhere, FaultyAgent, Hosted, Killed, Parking, Told, Way, bench
 from sabotage import SABOTAGES
@@ -104,6 +106,19 @@ CAUGHT: Mapping[str, Catch] = {
     "limit counted anew": Catch(Told("many turns", limit_holds, "agent"), "budget"),
     "approvals revived": Catch(Told("ONCE, approved", fork_asks_itself, "agent"), "duplicate"),
     "last answer wins": Catch(Told("ONCE, approved", first_answer_stands, "agent"), "diverged: one question"),
+    # sessions, handoffs, runs inside runs
+    "landed twice": Catch(Killed("session", "0@land.after:1", FaultyAgent), "it ended with"),
+    "landing not healed": Catch(Told("session", next_run_heals, "agent"), "lost"),
+    "mark unchecked": Catch(Told("session", undone_stays_undone, "agent"), "diverged"),
+    "transfer in memory": Catch(Killed("handoffs", "0@gap.after:1", FaultyAgent), "the model was asked for"),
+    "transfer before the calls beside it": Catch(
+        Killed("handoffs", "0@body.before:2", FaultyAgent), "the model was asked for"
+    ),
+    "nested run begun anew": Catch(Killed("nested", "0@gap.after:1", FaultyAgent), "was performed twice"),
+    "nested world not merged": Catch(Killed("nested", "0@end.after:1", FaultyAgent), "it ended with"),
+    "inside not asked first": Catch(
+        Killed("nested beside others", "0@reply.after:2", FaultyAgent), "were entered before the question"
+    ),
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from sabotage_agents import AGENTS
 from sabotage_disk import DISK
 from sabotage_identity import IDENTITY
+from sabotage_inside import INSIDE
 from sabotage_owners import OWNERS
 from sabotage_receipts import RECEIPTS
 from sabotage_recovery import RECOVERY
@@ -18,5 +19,6 @@ SABOTAGES: dict[str, Callable[[], None]] = {
     **WORLDS,
     **DISK,
     **AGENTS,
+    **INSIDE,
 }
 """Name -> what plants it: called once, in the process that is to be faulty."""
