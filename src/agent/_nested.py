@@ -28,6 +28,7 @@ from ._entries import User
 from ._graph import Graph, graph_of
 from ._held import Held
 from ._loop import take_turns
+from ._merges import Place, in_turn, present_place
 from ._progress import Progress, Within, ignore
 from ._review import reviewing
 from ._scene import SCENE, TRANSCRIPT, Scene, on_stage
@@ -101,7 +102,7 @@ def as_tool(
 
 
 async def _run_inside(agent: Agent, context: Context[Any], said: str) -> str:
-    outer, journal = SCENE.get(), LAYER.get()
+    outer, journal, place = SCENE.get(), LAYER.get(), present_place()
     if not isinstance(journal, Journal):
         raise Usage(f"the agent {agent.name} was called as a tool outside of a run", next="call it from a run's tool")
     run_id = await begin(agent=agent.name, input=said)
@@ -126,7 +127,7 @@ async def _run_inside(agent: Agent, context: Context[Any], said: str) -> str:
             )
         if result.status is not RunStatus.COMPLETED:
             _stopped(agent, journal, result)
-        await _merged(outer, result)
+        await _merged(outer, result, place)
     except SavepointError as error:
         if isinstance(error, NestedFailed):
             raise
@@ -165,9 +166,10 @@ def _stopped(agent: Agent, journal: Journal, result: RunResult) -> NoReturn:
             raise NestedFailed(f"{agent.name} did not complete: {why}", next=f"savepoint show {result.run_id}")
 
 
-async def _merged(outer: Scene, result: RunResult) -> None:
+async def _merged(outer: Scene, result: RunResult, place: Place | None) -> None:
     record = await get_run(outer.store, result.run_id)
     if record.base is None or record.final is None or record.base == record.final:
         return
     before, after = [await get_value(outer.store, name, OURS) for name in (record.base, record.final)]
-    await merge(run=result.run_id, before=before, after=after)
+    async with in_turn(place):
+        await merge(run=result.run_id, before=before, after=after)

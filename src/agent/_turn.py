@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from attrs import evolve, frozen
@@ -27,6 +28,7 @@ from ._arguments import BadArguments
 from ._context import Context, in_context
 from ._entries import SHOWN, Denied, Lost, Reply, render
 from ._handoff import Fired, fired
+from ._merges import Merges
 from ._message import ToolCall
 from ._progress import CallBegan, CallEnded
 from ._scene import Scene
@@ -185,19 +187,22 @@ async def _together(
     scene: Scene, world: World, turn: int, batch: Sequence[Step], journal: Journal | None
 ) -> list[object]:
     """Runs the calls of a batch; all finish and are recorded, whatever one of them meets."""
+    merges = Merges(range(len(batch)))
     if len(batch) == 1:
-        return [await _outcome(scene, world, turn, batch[0])]
+        with merges.call(0):
+            return [await _outcome(scene, world, turn, batch[0])]
     left = len(batch)
 
-    async def one(step: Step) -> object:
+    async def one(place: int, step: Step) -> object:
         nonlocal left
-        outcome = await _outcome(scene, world, turn, step)
+        with merges.call(place):
+            outcome = await _outcome(scene, world, turn, step)
         left -= 1
         if left and journal is not None and journal.writer.has_landed and not journal.parked:
             await journal.durable(OUTCOME)  # outcomes of parallel calls are saved as they land
         return outcome
 
-    found = await asyncio.gather(*map(one, batch), return_exceptions=True)
+    found = await asyncio.gather(*starmap(one, enumerate(batch)), return_exceptions=True)
     stops = [each for each in found if isinstance(each, BaseException)]
     # What ends the attempt says more than that one call waits.
     for stop in sorted(stops, key=lambda each: not isinstance(each, Superseded | Halted)):

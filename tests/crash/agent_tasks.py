@@ -134,6 +134,16 @@ def _keyed(request: Request) -> Turn:
     return calls(call("post", what="a"), call("bump", key=_first(request)))
 
 
+def _written(request: Request) -> Turn:
+    """A change that the run beside this one makes too, in other words."""
+    return call("note", text=_first(request))
+
+
+def _longer_first(request: Request) -> Turn:
+    """Who was called first ends last."""
+    return call("look", what="l") if _first(request) == "x" else say("helped")
+
+
 def _silent_once(request: Request) -> Turn:
     if outside.first_time(f"silence of {_first(request)}"):
         raise ModelError("the script has ended", next="write more of it")
@@ -155,6 +165,10 @@ NESTED: Mapping[str, Task] = {
     ),
     "nested x 2": Task(
         turns=[calls(call("helper", input="x"), call("helper", input="y")), say("done")], helpers=_helped(_keyed)
+    ),
+    "nested x 2, one file": Task(
+        turns=[calls(call("helper", input="x"), call("helper", input="y")), say("done")],
+        helpers=_helped(_written, _longer_first),
     ),
     "nested in nested": Task(
         turns=[call("middle", input="x"), say("done")],

@@ -84,9 +84,9 @@ def _not_merged() -> None:
     """Of a nested run that is found completed only the answer counts: its world was merged already, or so it says."""
     merged = _nested._merged
 
-    async def once(outer: Any, result: Any) -> None:
+    async def once(outer: Any, result: Any, place: Any) -> None:
         if not result.replayed:
-            await merged(outer, result)
+            await merged(outer, result, place)
 
     _nested._merged = once
 

@@ -205,7 +205,7 @@ SURFACE: dict[str, str] = {
     "savepoint.crash.Asked": "class(*, kind, effect, key)",
     "savepoint.crash.Campaign": "class(*, workers, place, command, kills=, only=, budget_s=, first=)",
     "savepoint.crash.CommandTarget": "class(*, ledger, copies=, compares=, rules=, timeout_s=, here=, start, resume, environment=)",
-    "savepoint.crash.Ended": "class(*, value, world, points=, ids=, receipts=, decided=, unpaired=)",
+    "savepoint.crash.Ended": "class(*, value, world, points=, ids=, inside=, receipts=, decided=, unpaired=)",
     "savepoint.crash.Explorer": "class(*, workers, place, setting=, lives_at_most=, distinct=, told=, processes=, killed=)",
     "savepoint.crash.ForkServer": "class(life, *, path=, env=)",
     "savepoint.crash.History": "class(*, lives, ledger, ended, requests=, host=)",
@@ -220,7 +220,7 @@ SURFACE: dict[str, str] = {
     "denies | affirms | unsure",
     "savepoint.crash.OutsidePlan": "class(*, listed=, seed=, rate=, delay_s=)",
     "savepoint.crash.OutsideRefused": "Exception(...)",
-    "savepoint.crash.Promise": "class(*, perturbed=, strict=, no_questions=, lost_world=, fresh=, skips=)",
+    "savepoint.crash.Promise": "class(*, perturbed=, strict=, no_questions=, lost_world=, fresh=, interrupted=, skips=)",
     "savepoint.crash.Reply": "class(*, killed, timed_out=, children=, report=, arrivals=, lasting=)",
     "savepoint.crash.Report": "class(*, target, command, kills, tried=, planned=, places=, places_tried=, processes=, "
     "killed=, seconds=, by_time=, interrupted=, rejected=)",
