@@ -84,6 +84,7 @@ async def create(
         types=registry.types,
         lookup=registry.effect,
         held=registry.held,
+        strict=record.recovery is Recovery.STRICT,
     )
     return Attempt(
         store=store, registry=registry, record=record, claim=claim, journal=journal, host=host, savepoint=savepoint,

@@ -12,7 +12,7 @@ from ._ending import end_attempt
 from ._nested import Nested, nested_in
 from ._past import Standing, read_standing
 from ._questions import open_questions
-from ._run import ENDED, RunStatus, read_run, run_key
+from ._run import ENDED, Recovery, RunStatus, read_run, run_key
 from ._settle import Failing, settle_doubts
 from ._store import Space, Store
 
@@ -43,7 +43,7 @@ async def _record(store: Store, nested: Nested) -> "RunRecord | None":
 async def _settled(outer: "Attempt", record: "RunRecord") -> bool:
     store, registry = outer.store, outer.registry
     standing = await read_standing(store, record.lineage, registry)
-    if not (_in_doubt(standing) or await nested_in(store, record.lineage, since=standing.step)):
+    if not (_must_settle(standing, record.recovery) or await nested_in(store, record.lineage, since=standing.step)):
         return bool(await open_questions(store, record.lineage, registry.types))
     inner = await claim_run(store, record, standing, host=outer.host, registry=registry, lease_s=outer.claim.lease_s)
     try:
@@ -58,7 +58,9 @@ async def _settled(outer: "Attempt", record: "RunRecord") -> bool:
         inner.claim.release()
 
 
-def _in_doubt(standing: Standing) -> bool:
+def _must_settle(standing: Standing, recovery: Recovery) -> bool:
+    """Whether something may have to be asked; of a strict run also about what was performed."""
     return bool(standing.damage) or any(
-        receipt.idempotency.doubtful and receipt.status in UNSETTLED for receipt in standing.past.receipts.values()
+        receipt.idempotency.doubtful and (receipt.status in UNSETTLED or recovery is Recovery.STRICT)
+        for receipt in standing.past.receipts.values()
     )

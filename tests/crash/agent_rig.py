@@ -136,7 +136,7 @@ async def _go(request: Json, worker: Agent, store: SqliteStore, place: Path, tas
     if request.get("fork") is not None:
         return await agent.fork(RUN, agent=worker, at=request["fork"], fork_id="fork", **more)
     if await find_run(store, RUN) is None or request.get("way") == "run" or "anew" in request:
-        more["session_id"] = SESSION if task.session else None
+        more |= {"session_id": SESSION if task.session else None, "recovery": "strict" if task.strict else "reuse"}
         return await agent.run(worker, agents.INPUT, run_id=request.get("anew", RUN), **more)
     return await agent.resume(RUN, agent=worker, **more)
 

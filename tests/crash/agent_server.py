@@ -51,6 +51,10 @@ class Story:
         return outside.ledger(self.place / "outside")
 
     @property
+    def entered(self) -> list[str]:
+        return outside.entered(self.place / "outside")
+
+    @property
     def asked(self) -> list[int]:
         """The replies that the entry's model was asked for, in order."""
         return [each for each in self.everybody_asked if isinstance(each, int)]

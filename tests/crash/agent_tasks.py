@@ -35,6 +35,8 @@ class Task:
     """an agent that the entry hands over to and that hands back; whoever is on plays the next turn"""
     helpers: "Mapping[str, Task]" = field(factory=dict[str, "Task"])
     """agents that are tools of this one, by name"""
+    strict: bool = False
+    """a ONCE call after the savepoint is asked about although it was performed"""
     interrupted: bool = False
     """the first process ends before the run does"""
 
@@ -186,6 +188,11 @@ NESTED: Mapping[str, Task] = {
     "nested, ambiguous": Task(
         turns=[calls(call("helper", input="x"), call("post", what="y")), say("done")],
         helpers=_helped(calls(call("gone", what="a"), call("note", text="b"))),
+    ),
+    "nested, strict": Task(
+        turns=[calls(call("helper", input="x"), call("bump", key="n")), say("done")],
+        helpers=_helped(calls(call("post", what="a"), call("note", text="b")), call("look", what="c")),
+        strict=True,
     ),
     "nested, interrupted": Task(
         turns=[calls(call("helper", input="x"), call("look", what="y")), say("done")],

@@ -146,6 +146,7 @@ class AgentTarget(OursTarget):
         told = history.ended.decided if history.ended else ()
         return Promise(
             no_questions=task.no_questions,
+            strict=task.strict,
             interrupted=task.interrupted,
             lost_world=task.loses_world and ("in_doubt", "loose", "performed") in told,
         )

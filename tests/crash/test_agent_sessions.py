@@ -1,4 +1,4 @@
-"""Sessions and handoffs of agents that were killed, told as stories of processes (the case list's numbers)."""
+"""Sessions, handoffs and nested runs of agents that were killed, told as stories of processes (the case list's numbers)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,3 +122,18 @@ def test_whom_it_hands_over_to_may_come_later(kill: str | None, agents: AgentSer
     assert story.life()["status"] == "completed"
     assert story.everybody_asked == [0, "1 partner", 2]
     assert [act.tag for act in story.ledger] == ["0.0", "1.1"]
+
+
+# -- runs inside runs -------------------------------------------------------------------------------------------------
+
+
+def test_a_strict_run_asks_about_what_was_performed_inside_it(agents: AgentServer, memory: Path) -> None:
+    story = Story(agents, memory, "nested, strict")
+    story.life(kill=["gap.before", 1])
+    before = story.entered
+    waiting = story.life()
+    shown = [(each["kind"], each["effect"], each["arguments"]) for each in waiting["shown"]]
+    assert (waiting["status"], shown) == ("waiting", [("performed", "post", {"what": "a"})])
+    assert story.entered == before
+    assert story.life(answer=True)["status"] == "completed"
+    assert [act.tag for act in story.ledger] == ["x/0.0"]

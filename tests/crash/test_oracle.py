@@ -155,6 +155,11 @@ def test_a_bad_history_gets_its_verdict(name: str) -> None:
     assert [each for each, what in found(history) if words in what] == [verdict]
 
 
+def test_a_strict_run_asks_before_anything_is_entered() -> None:
+    late = evolve(WAITING, questions=[evolve(DOUBT, kind="performed")], entered=["1.b"])
+    assert "entered before the question" in found(evolve(RESUMED, lives=[KILLED, late, DONE]), strict=True)[0][1]
+
+
 def test_a_question_is_wrong_where_a_final_probe_answers() -> None:
     assert "its probe is final" in found(RESUMED, no_questions=True)[0][1]
 

@@ -103,8 +103,12 @@ def _needless(asked: Asked, life: Lived, promise: Promise) -> str:
             return ""
         case "diverged":
             return "" if promise.perturbed else f"{asked.effect} is said to have diverged, but it is deterministic"
+        case "performed" if not promise.strict:
+            return f"{asked.effect} is asked about although it was performed"
+        case "performed" if life.entered:
+            return f"{list(life.entered)} were entered before the question about {asked.effect} was asked"
         case "performed":
-            return "" if promise.strict else f"{asked.effect} is asked about although it was performed"
+            return ""
         case "in_doubt" if promise.no_questions:
             return f"{asked.effect} is asked about although its probe is final and true"
         case "in_doubt" if asked.key in life.undecided and life.entered:
