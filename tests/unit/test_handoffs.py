@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agent import Agent, Result, RunStatus, resume, run, tool
-from agent._entries import Reply
 from agent._graph import graph_of
 from agent.testing import ScriptedModel, Turn, call, calls, say
 from effects import Idempotency
