@@ -15,8 +15,8 @@ from ._writer import END, Writer
 async def cancel_run(store: Store, run_id: str) -> RunStatus:
     """Returns `cancelled`, or `running` where the owner was asked (it looks about once a second). Idempotent.
 
-    Needs neither the program nor a good savepoint. Raises `Missing`, `Conflict` (it is completed), `Held` (another
-    process is claiming it right now), `NotWritable`.
+    Needs neither the program nor a good savepoint. Raises `Missing`, `Usage` (it is nested in another run), `Conflict`
+    (it is completed), `Held` (another process is claiming it right now), `NotWritable`.
     """
     key = run_key(run_id)
     while True:

@@ -75,6 +75,7 @@ class World:
         self._in_flight: list[str] = []
         self._changed = asyncio.Event()
         self._taking = False
+        self._applying = False
         for cell in cells:
             self._declare(cell)
 
@@ -182,12 +183,24 @@ class World:
         return {name: changes for name, changes in found.items() if changes}
 
     async def apply(self, contents: Contents, old: Snapshot, new: Snapshot) -> Mapping[str, Sequence[Change]]:
-        """Merges the changes from `old` to `new` into this world.
+        """Merges the changes from `old` to `new` into this world, one merge after the other.
 
         Raises `MergeConflict` with the paths of all systems that can tell (`Checked`) before anything is written.
         """
         self._match(old)
         self._match(new)
+        # What one merge checked must still hold when it writes.
+        while self._applying:
+            await self._change()
+        self._applying = True
+        try:
+            async with self.using("a merge"):
+                return await self._merge(contents, old, new)
+        finally:
+            self._applying = False
+            self._changed.set()
+
+    async def _merge(self, contents: Contents, old: Snapshot, new: Snapshot) -> Mapping[str, Sequence[Change]]:
         changed = [(n, s, old[n].id, new[n].id) for n, s in self._systems.items() if old[n] != new[n]]
         clashes: list[str] = []
         for name, system, before, after in changed:
