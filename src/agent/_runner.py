@@ -102,7 +102,7 @@ async def run(
             if_exists=if_exists,
             recovery=recovery,
             lease_s=lease_s,
-            meta=_meta(agent, input, scene.held, begun, delete_on_success=delete_on_success),
+            meta=_meta(agent, input if point is None else "", scene.held, begun, delete_on_success=delete_on_success),
             state={TRANSCRIPT.name: (Log[Any]() if begun is None else begun.history).extend([User(content=input)])},
             abandon=abandon,
             on_claim=lambda record: announce(scene, record),
