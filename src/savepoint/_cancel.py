@@ -24,7 +24,7 @@ async def cancel_run(store: Store, run_id: str) -> RunStatus:
         if row is None:
             raise Missing(f"there is no run {run_id}", next="savepoint runs lists the known ones")
         record = read_run(row)
-        refuse_nested(record, "cancelled")
+        refuse_nested(record, "cancel")
         if record.status is RunStatus.COMPLETED:
             raise Conflict(f"run {run_id} is completed", next=f"savepoint show {run_id}")
         if record.status is RunStatus.CANCELLED:

@@ -38,7 +38,7 @@ async def merge_run(store: Store, run_id: str, host: World) -> Mapping[str, Sequ
     to merge, or was discarded), `Held` (another process merges it), `Missing`, `Corrupt`, `NotWritable`.
     """
     row, record = await _read(store, run_id)
-    refuse_nested(record, "merged")
+    refuse_nested(record, "merge")
     with _alone(store, record):
         if record.settled == Settled.MERGED:
             return {}
@@ -60,7 +60,7 @@ async def discard_run(store: Store, run_id: str) -> None:
     Raises `Conflict` (it was merged, or a merge of it was begun, or it can still go on), `Missing`.
     """
     row, record = await _read(store, run_id)
-    refuse_nested(record, "discarded")
+    refuse_nested(record, "discard")
     with _alone(store, record):
         if record.settled == Settled.DISCARDED:
             return

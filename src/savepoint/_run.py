@@ -109,12 +109,12 @@ class RunRecord:
     """fields that a newer version wrote: kept as they are, and ignored"""
 
 
-def refuse_nested(record: RunRecord, act: str) -> None:
-    """Raises `Usage` for a run that is nested in another one: only with that one can it be cancelled or settled."""
+def refuse_nested(record: RunRecord, command: str) -> None:
+    """Raises `Usage` for a run that is nested in another one, which it is cancelled, merged and discarded with."""
     if record.parent is not None:
         raise Usage(
-            f"run {record.run_id} is nested in run {record.parent}, and cannot be {act} by itself",
-            next=f"name run {record.parent} instead",
+            f"run {record.run_id} is nested in run {record.parent}, and goes with it",
+            next=f"savepoint {command} {record.parent}",
         )
 
 

@@ -13,7 +13,18 @@ from agent._entries import TYPES
 from agent.testing import ScriptedModel, call, calls, say
 from effects import Idempotency
 from effects._failure import Failure
-from savepoint import KeyValue, MemoryStore, Usage, Workspace, World, cancel_run, merge_run, open_store
+from savepoint import (
+    KeyValue,
+    MemoryStore,
+    Usage,
+    Workspace,
+    World,
+    cancel_run,
+    discard_run,
+    merge_run,
+    open_store,
+    remove_run,
+)
 from savepoint._inspect import read_receipts
 from savepoint._nested import nested_in
 from savepoint._run_result import get_run
@@ -250,7 +261,7 @@ async def test_a_call_of_unknown_end_inside_is_asked_about_and_nothing_of_the_ou
 # -- on its own --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_inner_run_is_not_resumed_restarted_forked_or_cancelled_on_its_own() -> None:
+async def test_an_inner_run_is_not_resumed_or_ended_in_any_way_on_its_own() -> None:
     helper = inner(call("publish", what="x"), say("end"))
     agent = outer(helper)
     _, store = await started(agent)
@@ -264,11 +275,14 @@ async def test_an_inner_run_is_not_resumed_restarted_forked_or_cancelled_on_its_
         lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_exists="resume_only"),
         lambda: fork(nested, agent=helper, store=store, world=world()),
         lambda: cancel_run(store, nested),
+        lambda: merge_run(store, nested, world()),
+        lambda: discard_run(store, nested),
+        lambda: remove_run(store, nested),
     ]
     for way in ways:
         with pytest.raises(Usage, match=f"run {nested} is nested in run r") as refused:
             await way()
-        assert refused.value.next in ("savepoint resume r", "savepoint cancel r")
+        assert refused.value.next.removeprefix("savepoint ") in {"resume r", "cancel r", "merge r", "discard r", "rm r"}
     assert await get_run(store, nested) == before
     assert log == []
 
