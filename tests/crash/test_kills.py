@@ -20,6 +20,8 @@ SMALL = ("READ, ONCE, CONTAINED", "ambiguous, performed", "ONCE with a final pro
 ELSEWHERE = frozenset(
     {
         # Of the agent loop, which has a suite of its own.
+        CrashPoint.LAND_BEFORE,
+        CrashPoint.LAND_AFTER,
         CrashPoint.REPLY_BEFORE,
         CrashPoint.REPLY_AFTER,
     }
