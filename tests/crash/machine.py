@@ -25,7 +25,7 @@ STEPS = 14
 """Rules in one schedule"""
 EXAMPLES = 4
 """Schedules of one round; the time is looked at between rounds"""
-_ELSEWHERE = {CrashPoint.REPLY_BEFORE, CrashPoint.REPLY_AFTER}
+_ELSEWHERE = {CrashPoint.REPLY_BEFORE, CrashPoint.REPLY_AFTER, CrashPoint.LAND_BEFORE, CrashPoint.LAND_AFTER}
 """Of the agent loop."""
 
 which = st.integers(0, RUNS_AT_MOST - 1)
