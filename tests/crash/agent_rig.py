@@ -13,7 +13,8 @@ from typing import Any
 import agents
 import outside
 from agent_session import SESSION, conversation, converse
-from agent_tasks import TASKS, Task, agent_for
+from agent_task import Task, agent_for
+from agent_tasks import TASKS
 from agent_world import host
 from attrs import evolve
 from rig import renaming

@@ -4,41 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import outside
-from agents import EFFECTS, TOOLS, Setting, inside
-from attrs import evolve, field, frozen
+from agent_task import Task, first_said
 
-from agent import Agent, ModelError, Tool, as_tool
+from agent import ModelError
 from agent._model import Request
-from agent._scripted import Script, ScriptedModel, Turn, call, calls, say
-
-# -- tasks ----------------------------------------------------------------------------------------------------------
-
-
-@frozen(kw_only=True)
-class Task:
-    """One script of a model, and what may be asked of its run."""
-
-    turns: Script
-    approval: str = "approve"
-    """the truth about approvals"""
-    handled: bool = False
-    """a handler stands around the run and forwards every post"""
-    no_questions: bool = False
-    loses_world: bool = False
-    """a question about a call that writes the world, answered `performed`, loses what it wrote"""
-    fresh: bool = False
-    """observations differ from run to run, so identities do"""
-    max_turns: int = 50
-    session: bool = False
-    """the run continues a conversation that has one already"""
-    partner: str = ""
-    """an agent that the entry hands over to and that hands back; whoever is on plays the next turn"""
-    helpers: "Mapping[str, Task]" = field(factory=dict[str, "Task"])
-    """agents that are tools of this one, by name"""
-    strict: bool = False
-    """a ONCE call after the savepoint is asked about although it was performed"""
-    interrupted: bool = False
-    """the first process ends before the run does"""
+from agent._scripted import Turn, call, calls, say
 
 
 def _one(turn: Turn, **more: Any) -> Task:
@@ -125,29 +95,23 @@ MANY_TURNS: Mapping[str, Task] = {
 }
 
 
-def _first(request: Request) -> str:
-    """What the run was asked."""
-    said: Any = request.messages[request.history]
-    return said.content
-
-
 def _keyed(request: Request) -> Turn:
     """A change of the world that no run beside this one makes too."""
-    return calls(call("post", what="a"), call("bump", key=_first(request)))
+    return calls(call("post", what="a"), call("bump", key=first_said(request)))
 
 
 def _written(request: Request) -> Turn:
     """A change that the run beside this one makes too, in other words."""
-    return call("note", text=_first(request))
+    return call("note", text=first_said(request))
 
 
 def _longer_first(request: Request) -> Turn:
     """Who was called first ends last."""
-    return call("look", what="l") if _first(request) == "x" else say("helped")
+    return call("look", what="l") if first_said(request) == "x" else say("helped")
 
 
 def _silent_once(request: Request) -> Turn:
-    if outside.first_time(f"silence of {_first(request)}"):
+    if outside.first_time(f"silence of {first_said(request)}"):
         raise ModelError("the script has ended", next="write more of it")
     return call("post", what="b")
 
@@ -225,34 +189,9 @@ SESSIONS: Mapping[str, Task] = {
 
 KILLED: Mapping[str, Task] = {**ONE_CALL, **THREE_CALLS, **LONGER, **NESTED, **SESSIONS}
 """whose processes die at every point"""
-TASKS: Mapping[str, Task] = {**KILLED, **MANY_TURNS}
-
-
-class Counted(ScriptedModel):
-    """A model whose every question is written down outside: the reply, and who is said to give it, unless the entry."""
-
-    async def reply(self, request: Request, *, on_text: Callable[[str], None] | None = None) -> Any:
-        reply, who = f"{inside(_first(request))}{request.turn}", request.instructions
-        outside._append("asked", f"{reply} {who}" if who else int(reply) if reply.isdigit() else reply)
-        return await super().reply(request, on_text=on_text)
-
-
-def agent_for(task: Task, name: str = "crash", *, tools: tuple[Tool[..., Any], ...] = TOOLS) -> Agent:
-    """The agent of a task, with those that it hands over to and those that are its tools."""
-    helpers = (as_tool(agent_for(each, name, tools=tools)) for name, each in task.helpers.items())
-    alone = Agent(
-        name=name,
-        model=Counted(task.turns),
-        tools=(*tools, *helpers),
-        effects=EFFECTS,
-        max_turns=task.max_turns,
-    )
-    if not task.partner:
-        return alone
-
-    def told(_: object) -> str:
-        if Setting.away:
-            raise LookupError(f"{task.partner} is away")
-        return task.partner
-
-    return evolve(alone, handoffs=(evolve(alone, name=task.partner, instructions=told, handoffs=(name,)),))
+LIMITED = Task(turns=[call("put", what="1"), call("put", what="2"), say("helped")], max_turns=2)
+TASKS: Mapping[str, Task] = {
+    **KILLED,
+    **MANY_TURNS,
+    "nested, limited": Task(turns=[call("helper", input="x"), say("done")], helpers={"helper": LIMITED}),
+}

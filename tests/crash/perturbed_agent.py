@@ -6,7 +6,8 @@ from typing import Any
 import agent_rig
 import agents
 import outside
-from agent_tasks import TASKS, Task
+from agent_task import Task
+from agent_tasks import TASKS
 from agents import began, in_turn
 from rig import Json
 

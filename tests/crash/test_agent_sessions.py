@@ -137,3 +137,17 @@ def test_a_strict_run_asks_about_what_was_performed_inside_it(agents: AgentServe
     assert story.entered == before
     assert story.life(answer=True)["status"] == "completed"
     assert [act.tag for act in story.ledger] == ["x/0.0"]
+
+
+def test_a_limit_holds_inside_over_all_processes_and_so_does_a_grant(agents: AgentServer, memory: Path) -> None:
+    story = Story(agents, memory, "nested, limited")
+    story.life(kill=["gap.before", 1])
+    story.life(kill=["gap.before", 1])
+    for _ in range(2):
+        waiting = story.life()
+        assert (waiting["status"], [each["kind"] for each in waiting["shown"]]) == ("waiting", ["budget"])
+        assert story.everybody_asked == [0, "x/0", "x/1"]
+    story.life(answer=True, grant=1, kill=["end.before", 1])
+    assert story.life()["status"] == "completed"
+    assert story.everybody_asked == [0, "x/0", "x/1", "x/2", "x/2", 1]
+    assert {act.tag for act in story.ledger} == {"x/0.0", "x/1.0"}

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import outside
-from agent_tasks import TASKS, agent_for
+from agent_task import agent_for
+from agent_tasks import TASKS
 from attrs import define, field, frozen
 from hypothesis import example, given
 from hypothesis import strategies as st
