@@ -81,7 +81,7 @@ def test_a_fresh_interpreter_resumes_from_every_named_point(servers: list[ForkSe
 def test_a_fresh_interpreter_goes_on_with_the_runs_inside(servers: list[ForkServer], memory: Path) -> None:
     plans = agents("all in one", servers, memory / "forked").singles()
     assert len(plans) > 60
-    stories = agents("all in one", servers, memory, fresh=True).explore(plans if EXHAUSTIVE else plans[5::13])
+    stories = agents("all in one", servers, memory, fresh=True).explore(plans if EXHAUSTIVE else plans[5::21])
     assert not complaints(stories), "\n".join(complaints(stories))
 
 
