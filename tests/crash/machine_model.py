@@ -27,7 +27,7 @@ def new_run(name: str, script: Sequence[str] = (), first: int = 0, parent: str =
         "name": name, "script": [*script], "first": first, "parent": parent, "status": None, "done": first,
         "points": set(), "calls": {}, "at": {}, "landed": [], "touched": set(), "fresh": {}, "read": {}, "asked": set(),
         "said": {}, "failed": set(), "damaged": None, "told": False, "ends": None, "ending": 0, "parked": False,
-        "now": first, "extra": set(), "lost": set(),
+        "now": first, "extra": set(), "lost": set(), "wanted": "",
     }  # fmt: skip
 
 
@@ -56,10 +56,11 @@ def lived(run: Json, trail: Sequence[Sequence[Any]], clock_s: float, acts: Mappi
     """Brings a run to where its process came. `acts`: what the outside performed, by tag."""
     for word, tag, *more in trail:
         if word in ("create.after", "claim.after"):
-            run.update(status="running", landed=[], parked=False, ends=None, ending=0, now=run["first"])
+            run.update(status="running", landed=[], parked=False, ends=None, ending=0, now=run["first"], wanted="")
             run["points"] |= {run["first"]}
         elif word.endswith(".after") and word not in ("body.after", "fork.after"):
             _commit(run, snapshot=word == "snapshot.after")
+            run["wanted"] = "" if word == "intent.after" else run["wanted"]
             _committed(run, word, tag, clock_s, acts)
         else:
             _went(run, word, tag, more)
@@ -75,6 +76,8 @@ def _went(run: Json, word: str, tag: str, more: Sequence[Any]) -> None:
             run["landed"].append(tag)
         case "stop" | "finish":
             run["ends"] = word
+        case "intent.before":
+            run["wanted"] = tag
         case "end.before":
             run["ending"] += 1
             run["lost"] |= {tag for tag in run["landed"] if tag[-1] == "t"}
@@ -94,6 +97,8 @@ def _committed(run: Json, word: str, tag: str, clock_s: float, acts: Mapping[str
         case "gap.after":
             _passed(run)
         case "end.after":
+            if run["wanted"]:  # there was no room for the intent, and there is for saying that it is withdrawn
+                run["touched"].add(step_of(run["wanted"]))
             run["status"] = _ended(run)
         case _:
             pass
