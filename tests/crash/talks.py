@@ -238,7 +238,7 @@ async def _shown(session: StoredSession, session_id: str) -> Json:
 
 
 def at_once(racers: Sequence[Sequence[Json]], place: Path) -> list[list[Json]]:
-    """Each opens the store, waits until all have, and does its acts; what each said."""
+    """Each opens the store, waits until all have, and does its acts; what each said, nothing of one that was killed."""
     ready, is_ready = os.pipe()
     go, let_go = os.pipe()
     gate = {"do": "wait", "gate": [is_ready, go]}
@@ -249,7 +249,7 @@ def at_once(racers: Sequence[Sequence[Json]], place: Path) -> list[list[Json]]:
     said: list[Mapping[str, Any]] = [each.said() for each in started]
     for each in (ready, is_ready, go, let_go):
         os.close(each)
-    return [each["said"][1:] for each in said]
+    return [[] if each["said"] == "killed" else each["said"][1:] for each in said]
 
 
 def _forked(acts: Sequence[Json], place: Path) -> Racer:
