@@ -65,7 +65,8 @@ async def finished(scene: Scene, link: Link, found: RunResult, registry: Registr
     """Lands a completed run in its session, then lets go of its record where that was asked for; in this order."""
     record = await get_run(scene.store, found.run_id)
     result = await result_of(scene.store, found, registry.types)
-    if found.status is RunStatus.COMPLETED and not record.removed:
+    # A run that somebody restarts meanwhile is another one by now, which lands by itself.
+    if found.status is record.status is RunStatus.COMPLETED and not record.removed:
         stake = stake_of(record)
         warning = "" if stake is None else await link.land(record, stake)
         if warning:

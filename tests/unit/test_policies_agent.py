@@ -1,7 +1,7 @@
 """What a known run id means to an agent that talks in a session: four policies against each state of its run."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -295,3 +295,37 @@ async def test_nothing_is_deleted_of_a_run_that_could_not_land() -> None:
         late = await task
     assert "its part was not appended" in late.warnings[0]
     assert not (await get_run(store, "t")).removed
+
+
+async def test_who_is_answered_while_somebody_restarts_the_run_lands_nothing_of_the_new_one() -> None:
+    async with in_state("completed") as done:
+        store = Disturbed(done)
+        Told.how = "running"
+        again: list[asyncio.Task[Result]] = []
+
+        async def restart() -> None:
+            again.append(asyncio.create_task(started(store, "new", if_exists="restart", session_id="u2")))
+            await Told.entered.wait()
+
+        store.before_head = restart
+        answered = await started(store, "old")
+        assert (answered.output, answered.replayed, answered.warnings) == ("did old", True, ())
+        assert await StoredSession(store).pending_runs("u2") == ["r"], "it is still to land"
+        Told.go.set()
+        assert (await again[0]).output == "did new"
+    assert (await parts(store), await parts(store, "u2")) == (["before", "r"], ["r"])
+
+
+class Disturbed(MemoryStore):
+    """The content of another one; does something when the head of a lineage is read next, once."""
+
+    def __init__(self, other: MemoryStore) -> None:
+        super().__init__()
+        self.contents, self._objects, self._rows = other.contents, other._objects, other._rows
+        self.before_head: Callable[[], Awaitable[None]] | None = None
+
+    async def read(self, space: Space, key: bytes) -> Any:
+        if space is Space.HEAD and self.before_head is not None:
+            act, self.before_head = self.before_head, None
+            await act()
+        return await super().read(space, key)
