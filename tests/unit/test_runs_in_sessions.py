@@ -19,11 +19,14 @@ from agent import (
     run,
     tool,
 )
-from agent._entries import ToolCall
+from agent._answer import Usage as Cost
+from agent._entries import TYPES, ToolCall
 from agent.testing import ScriptedModel, call, say
 from savepoint import Conflict, MemoryStore, Usage
 from savepoint._crashpoint import CrashPoint
+from savepoint._inspect import read_receipts
 from savepoint._run_result import get_run
+from savepoint._stored import get_value
 from savepoint.testing import arm
 
 log: list[str] = []
@@ -196,6 +199,26 @@ async def test_what_died_between_landing_and_deleting_still_replays_and_is_delet
     assert (await run(again, "one", run_id="r", store=store, session_id="u1")).replayed
     assert ((await get_run(store, "r")).removed, asked(again)) == (True, [])
     assert len(await StoredSession(store).load("u1")) == 4
+
+
+async def test_what_each_reply_cost_is_kept_beside_its_receipt_and_paid_once() -> None:
+    store = MemoryStore()
+    cost = Cost(input_tokens=60, output_tokens=40)
+
+    def dear() -> Agent:
+        return Agent(name="a", tools=(post,), model=ScriptedModel([call("post", what="x"), _end], usage=cost))
+
+    Away.times = 1
+    await run(dear(), "one", run_id="r", store=store)
+    await resume("r", agent=dear(), store=store)
+    assert (await run(dear(), "one", run_id="r", store=store)).replayed
+    receipts = [each.receipt for each in await read_receipts(store, "r", TYPES)]
+    notes: list[Any] = [
+        await get_value(store, each.note, TYPES)
+        for each in receipts
+        if each.effect == "agent/model" and each.note is not None
+    ]
+    assert [each["usage"] for each in notes] == [cost, cost]
 
 
 # -- one of your own ----------------------------------------------------------------------------------------------------
