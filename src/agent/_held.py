@@ -56,6 +56,10 @@ class Held:
         """As a run's record keeps it."""
         return {"max_turns": self.max_turns, **({META: self.plain} if self.plain else {})}
 
+    def within(self, outer: "Held") -> "Held":
+        """Of a run inside another one, as that one is held now."""
+        return evolve(self, allowed_tools=outer.allowed_tools, classes=outer.classes)
+
     def changed(self, wanted: Wanted, graph: Graph) -> "Held":
         """With what is asked for. Raises `Usage` for tools and classes that the graph does not know."""
         allowed, classes = wanted.allowed_tools, wanted.classes

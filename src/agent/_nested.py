@@ -122,7 +122,7 @@ async def _run_inside(agent: Agent, context: Context[Any], said: str) -> str:
                 state={TRANSCRIPT.name: Log([User(content=said)])},
                 caused_by=f"{outer.run_id}@{journal.step}",
                 on_claim=lambda record: setattr(scene, "run_id", record.run_id),
-                review=reviewing(scene),
+                review=reviewing(scene, outer=outer.held),
                 within=WithinRun(run_id=outer.run_id, journal=journal),
             )
         if result.status is not RunStatus.COMPLETED:
@@ -139,7 +139,7 @@ def _scene(agent: Agent, outer: Scene, context: Context[Any]) -> Scene:
     def told(event: Progress) -> None:
         outer.on_event(Within(call_id=context.call_id, agent=agent.name, event=event))
 
-    held = Held(max_turns=agent.max_turns, allowed_tools=outer.held.allowed_tools, classes=outer.held.classes)
+    held = Held(max_turns=agent.max_turns).within(outer.held)
     return Scene(
         graph=graph_of(agent),
         given=outer.given,

@@ -9,7 +9,7 @@ from savepoint._review import Review, Reviewed
 from savepoint._run import Recovery, RunRecord
 
 from ._definition import changes_since
-from ._held import Wanted, held_by, widened
+from ._held import Held, Wanted, held_by, widened
 from ._link import Link, stake_of
 from ._loop import take_turns
 from ._scene import Scene
@@ -18,17 +18,22 @@ NOTHING = Wanted()
 
 
 def reviewing(
-    scene: Scene, *, wanted: Wanted = NOTHING, link: Link | None = None, strict: bool | None = None
+    scene: Scene,
+    *,
+    wanted: Wanted = NOTHING,
+    link: Link | None = None,
+    strict: bool | None = None,
+    outer: Held | None = None,
 ) -> Review:
     """The review that sets `scene` as the record and the savepoint say, with what is `wanted` now.
 
-    `strict`: a changed agent is refused; None: where the run itself is strict.
+    `outer`: what the run that this one is nested in is held to now. `strict`: a changed agent is refused; None: where the run itself is strict.
     """
 
     async def review(record: RunRecord, savepoint: Savepoint) -> Reviewed:
         must_be_of(record, scene)
         before = held_by(record, scene.graph)
-        scene.held = before.changed(wanted, scene.graph)
+        scene.held = before.changed(wanted, scene.graph) if outer is None else before.within(outer)
         scene.max_turns = scene.held.max_turns
         stake = stake_of(record)
         if stake is not None and link is not None:

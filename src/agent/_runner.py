@@ -60,7 +60,8 @@ async def run(
 
     `world` is the host: the run works in a fork of it. `session_id` is the conversation that the run continues, kept in
     the same store, or in a `session` of your own. `resume_from` is the id of a savepoint (bytes, or hexadecimal) that a
-    new run adopts whole, instead of `input`. `delete_on_success` leaves only a tombstone of a run that completed.
+    new run adopts whole, instead of `input`. `delete_on_success` leaves only a tombstone of a run that completed, once
+    what it changed in its world is merged or discarded.
     `max_turns`, `allowed_tools`, `read_only` and `classes` (idempotency classes by effect name) hold for all attempts.
     `auto_resume` first continues the runs of `agent` that lost their process, as `resume_all` does; `warnings` name
     those that did not complete.

@@ -6,6 +6,7 @@ from attrs import evolve
 
 from savepoint import RunResult, RunStatus, World, remove_run
 from savepoint._errors import Usage
+from savepoint._merge_run import Settled
 from savepoint._resumable import Registry
 from savepoint._run import RunRecord
 from savepoint._run_result import get_run
@@ -69,11 +70,22 @@ async def finished(scene: Scene, link: Link, found: RunResult, registry: Registr
     if found.status is record.status is RunStatus.COMPLETED and not record.removed:
         stake = stake_of(record)
         warning = "" if stake is None else await link.land(record, stake)
+        if not warning and record.meta.get(DELETE):
+            warning = await _deleted(scene.store, record)
         if warning:
             result = evolve(result, warnings=(*result.warnings, warning))
-        elif record.meta.get(DELETE):
-            await remove_run(scene.store, record.run_id)
     return tell(scene, result)
+
+
+async def _deleted(store: Store, record: RunRecord) -> str:
+    """Removes a run, unless what it changed in its world would be nowhere then. Returns why it is still there, or ""."""
+    if record.final != record.base and record.settled not in (Settled.MERGED, Settled.DISCARDED):
+        return (
+            f"run {record.run_id} changed its world, which is not merged: it is not deleted before "
+            f"savepoint merge {record.run_id}, or discard {record.run_id}"
+        )
+    await remove_run(store, record.run_id)
+    return ""
 
 
 def tell(scene: Scene, result: Result) -> Result:

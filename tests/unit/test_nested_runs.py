@@ -325,6 +325,43 @@ async def test_what_the_outer_run_is_held_to_holds_inside() -> None:
     assert "not allowed in this run" in helper.model.requests[1].messages[-1].text  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "paid"), [(None, ["helper"], []), (["helper"], ["helper", "pay"], ["pay x"])]
+)
+async def test_what_a_resume_holds_the_outer_run_to_holds_for_an_inner_one_under_way(
+    before: list[str] | None, now: list[str], paid: list[str]
+) -> None:
+    Away.times = 1
+
+    def first(request: Any) -> Any:
+        _away(request)
+        return call("pay", what="x")
+
+    helper = inner(first, say("end"))
+    agent = outer(helper)
+    result, store = await started(agent, allowed_tools=before)
+    assert result.status is RunStatus.INTERRUPTED
+    done = await resume("r", agent=agent, store=store, world=world(), allowed_tools=now)
+    assert (done.status, log) == (RunStatus.COMPLETED, paid)
+    [nested] = await nested_of(store)
+    for run_id in ("r", nested):
+        assert (await get_run(store, run_id)).meta["widened"] == [
+            {"attempt": 2, "changes": {"allowed_tools": [before, sorted(now)]}}
+        ]
+
+
+async def test_an_inner_run_may_hand_over_and_goes_on_there_after_a_stop() -> None:
+    Away.times = 1
+    expert = inner(say("not my turn"), call("put", key="k", value="v"), _away, name="expert")
+    helper = inner(call("transfer_to_expert"), handoffs=(expert,))
+    agent = outer(helper, turns=[call("helper", input="x"), say("chief is done")])
+    result, store = await started(agent)
+    assert result.status is RunStatus.INTERRUPTED
+    done = await resume("r", agent=agent, store=store, world=world())
+    assert (done.output, list(done.transcript)[2]) == ("chief is done", "inner is done")
+    assert (log, helper.model.asked, expert.model.asked) == (["put k"], 1, 3)  # type: ignore[union-attr]
+
+
 async def test_a_read_only_world_is_read_only_inside() -> None:
     helper = inner(call("put", key="k", value="v"), call("get", key="k"), say("end"))
     result, _ = await started(outer(helper), read_only=True)

@@ -20,9 +20,10 @@ from agent import (
     tool,
 )
 from agent._answer import Usage as Cost
+from agent._context import Context
 from agent._entries import TYPES, ToolCall
 from agent.testing import ScriptedModel, call, say
-from savepoint import Conflict, MemoryStore, Usage
+from savepoint import Conflict, KeyValue, MemoryStore, Usage, World, merge_run
 from savepoint._crashpoint import CrashPoint
 from savepoint._inspect import read_receipts
 from savepoint._run_result import get_run
@@ -295,3 +296,33 @@ async def test_what_your_own_session_loads_reaches_no_model_where_it_does_not_pa
 def test_a_session_that_cannot_be_rewound_is_told_from_one_that_can() -> None:
     assert not isinstance(Mine(), Rewindable)
     assert isinstance(StoredSession(MemoryStore()), Rewindable)
+
+
+# -- what is kept -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_changed_its_world_is_deleted_only_when_that_is_settled() -> None:
+    """Its changes are nowhere else."""
+
+    @tool(idempotency=Idempotency.CONTAINED)
+    async def put(context: Context[Any], key: str) -> str:
+        kv: Any = context.world.system("kv")
+        kv[key] = 1
+        return "kept"
+
+    def keeper() -> Agent:
+        return Agent(name="a", tools=(put,), model=ScriptedModel([call("put", key="mine"), say("done")]))
+
+    store, host = MemoryStore(), World({"kv": KeyValue()})
+    how: dict[str, Any] = {"run_id": "r", "store": store, "world": host, "session_id": "u1", "delete_on_success": True}
+    first = await run(keeper(), "one", **how)
+    assert first.output == "done"
+    assert first.warnings == (
+        "run r changed its world, which is not merged: it is not deleted before savepoint merge r, or discard r",
+    )
+    assert not (await get_run(store, "r")).removed
+    assert await merge_run(store, "r", host) != {}
+    again = await run(keeper(), "one", **how)
+    assert (again.output, again.replayed, again.warnings) == ("done", True, ())
+    assert (await get_run(store, "r")).removed
+    assert len(await StoredSession(store).load("u1")) == 4
