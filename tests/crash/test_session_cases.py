@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from arena import EXHAUSTIVE
 from rig import HERE
 from talk import Json, Talk
 
@@ -97,7 +98,7 @@ def test_c16_a_parked_run_that_others_overtook_lands_behind_them_whole(talk: Tal
     [question] = talk.run(PARKED)["questions"]
     talk.run("charge x; hello", run_id="r2")
     talk.decide(question, "approve")
-    assert talk.resume(fresh=True)["status"] == "completed"
+    assert talk.resume(fresh=EXHAUSTIVE)["status"] == "completed"
     shown = talk.session()
     assert (shown["runs"], shown["counts"], shown["pending"]) == (["r2", "r"], [4, 4], [])
     is_whole({"entries": shown["entries"][4:]}, "!['news']")
@@ -131,7 +132,7 @@ def test_c26_the_same_call_outside_and_inside_an_inner_run_has_two_questions(tal
     assert outer["id"] != inner["id"]
     assert talk.decide(outer, "approve")["refused"] == "conflict"
     talk.decide(inner, "approve")
-    done = talk.resume(fresh=True)
+    done = talk.resume(fresh=EXHAUSTIVE)
     assert (done["status"], done["transcript"][2], done["transcript"][4]) == (
         "completed",
         "Denied(reason='not outside')",
@@ -145,7 +146,7 @@ def test_c26_two_inner_runs_that_wait_at_once_are_answered_apart(talk: Talk) -> 
     ids = {each["arguments"]["what"]: each for each in waiting["questions"]}
     assert sorted(ids) == ["A", "B"]
     talk.decide(ids["B"], "approve")
-    left = talk.resume(fresh=True)
+    left = talk.resume(fresh=EXHAUSTIVE)
     assert [each["id"] for each in left["questions"]] == [ids["A"]["id"]]
     assert talk.ledger == []
     talk.decide(ids["A"], "deny", note="no")
@@ -163,7 +164,7 @@ def test_c26_two_calls_of_unknown_end_are_asked_about_apart(talk: Talk) -> None:
             talk.decide(question, "performed", value="known")
         else:
             talk.decide(question, "redo")
-    assert talk.resume(fresh=True)["status"] == "completed"
+    assert talk.resume(fresh=EXHAUSTIVE)["status"] == "completed"
     assert sorted(talk.ledger) == ["A", "B"]
 
 
@@ -209,7 +210,7 @@ def test_c30_what_was_rewound_comes_back_through_nothing(where: str, stopped: st
     assert cut["counts"] == {"the middle of r2": [2, 1], "the end of r1": [2]}.get(where, [])
     assert cut["timed"] == {"the middle of r2": [True, False], "the end of r1": [True]}.get(where, [])
     asked, ledger = len(talk.asked), talk.ledger
-    fresh = where == "the middle of r2"
+    fresh = EXHAUSTIVE and where == "the middle of r2"
     for again in (talk.resume(run_id="r3", fresh=fresh), talk.run("charge y; three", run_id="r3")):
         if stopped == "not landed":
             assert again["replayed"]
@@ -296,17 +297,28 @@ FIRST, LAST = "transfer_to_b + put s; done", "put s + transfer_to_b; done"
 )
 def test_c31_at_every_point_of_the_turn(order: str, kill: str, turns: str, talk: Talk) -> None:
     talk.run(order, kill=kill)
-    done = talk.resume(fresh=kill == "gap.after:1")
+    done = talk.resume(fresh=EXHAUSTIVE and kill == "gap.after:1")
     assert (done["output"], transfers(done)) == ("b: done", ["b."])
     assert talk.turns == turns.split()
     assert set(talk.ledger) == {"s"}
     assert talk.session()["counts"] == [5]
 
 
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+def test_c31_a_call_that_waits_beside_a_transfer_holds_it_back_and_no_more(verdict: str, talk: Talk) -> None:
+    [question] = talk.run("transfer_to_b + publish news; done")["questions"]
+    assert talk.resume(graph="removed")["status"] == "waiting"
+    talk.decide(question, verdict)
+    talk.resume(kill="gap.after:1")
+    done = talk.resume()
+    assert (done["output"], transfers(done), talk.turns) == ("b: done", ["b."], ["a0", "b1"])
+    assert talk.ledger == (["news"] if verdict == "approve" else [])
+
+
 @pytest.mark.parametrize("saved", [1, 2, 3])
 def test_c31_there_and_back_each_owed_turn_is_run_once(saved: int, talk: Talk) -> None:
     talk.run("transfer_to_b + charge 1; charge 2 + transfer_to_a; charge 3; done", kill=f"gap.after:{saved}")
-    done = talk.resume(fresh=saved == 2)
+    done = talk.resume(fresh=EXHAUSTIVE and saved == 2)
     assert (done["output"], transfers(done)) == ("a: done", ["b.", "a."])
     assert talk.turns == ["a0", "b1", "a2", "a3"]
     assert talk.ledger == ["1", "2", "3"]
@@ -316,7 +328,7 @@ def test_c31_killed_after_each_savepoint_in_turn(talk: Talk) -> None:
     talk.run("transfer_to_b + charge 1; charge 2 + transfer_to_a; transfer_to_b; done", kill="gap.after:1")
     for _ in range(2):
         talk.resume(kill="gap.after:1")
-    done = talk.resume(fresh=True)
+    done = talk.resume(fresh=EXHAUSTIVE)
     assert (done["output"], transfers(done)) == ("b: done", ["b.", "a.", "b."])
     assert talk.turns == ["a0", "b1", "a2", "b3"]
     assert talk.ledger == ["1", "2"]
@@ -327,7 +339,7 @@ def test_c31_a_target_that_cannot_be_set_up_stays_the_target(kill: str, talk: Ta
     talk.run("transfer_to_b + charge s; done", graph="b is away", kill=kill)
     stopped = talk.resume(graph="b is away")
     assert (stopped["status"], stopped["error"]) == ("interrupted", "b cannot be set up")
-    done = talk.resume(fresh=kill == "")
+    done = talk.resume(fresh=EXHAUSTIVE and kill == "")
     assert (done["output"], transfers(done), talk.turns, talk.ledger) == ("b: done", ["b."], ["a0", "b1"], ["s"])
 
 
@@ -340,7 +352,7 @@ def test_c33_two_agents_of_one_name_neither_start_nor_resume(talk: Talk) -> None
     assert talk.session()["pending"] == []
     talk.run("transfer_to_b; charge x; die y; done", dies=True)
     before = talk.here("show")
-    for again in (talk.resume(graph="twins", fresh=True), talk.run("hello", graph="twins")):
+    for again in (talk.resume(graph="twins", fresh=EXHAUSTIVE), talk.run("hello", graph="twins")):
         assert (again["refused"], "two agents are named 'b'" in again["why"]) == ("usage", True)
     assert talk.here("show") == before
     done = talk.resume(fresh=True)
@@ -357,13 +369,16 @@ def test_c33_a_renamed_or_removed_agent_is_a_hard_error_that_names_the_known_one
     else:
         talk.run("transfer_to_b + charge x; put y; done", kill="gap.after:1")
     before, asked = talk.here("show"), talk.turns
-    for again in (talk.resume(graph=changed, fresh=changed == "renamed"), talk.run("hello", graph=changed)):
+    for again in (
+        talk.resume(graph=changed, fresh=(changed, stopped) == ("renamed", "under the target")),
+        talk.run("hello", graph=changed),
+    ):
         assert again["refused"] == "usage"
         assert "names the agent 'b', which 'a' does not reach" in again["why"]
         assert all(f"{name}" in again["why"] for name in known.split(", "))
         assert "its name back" in again["next"]
     assert (talk.here("show"), talk.turns) == (before, asked)
-    assert talk.resume(fresh=stopped == "under the target")["output"] == "b: done"
+    assert talk.resume(fresh=EXHAUSTIVE and stopped == "under the target")["output"] == "b: done"
     assert talk.ledger == ["x", "y"]
 
 
@@ -371,7 +386,10 @@ def test_c33_a_renamed_or_removed_agent_is_a_hard_error_that_names_the_known_one
 def test_c33_a_completed_run_replays_whatever_became_of_its_agents(changed: str, talk: Talk) -> None:
     talk.run("transfer_to_b + charge x; done", kill="land.before:1")
     asked = talk.turns
-    for again in (talk.resume(graph=changed, fresh=changed == "removed"), talk.run("hello", graph=changed)):
+    for again in (
+        talk.resume(graph=changed, fresh=EXHAUSTIVE and changed == "removed"),
+        talk.run("hello", graph=changed),
+    ):
         assert (again["output"], again["replayed"]) == ("b: done", True)
         gone = [each for each in again["warnings"] if "run r was one of agent 'a', which is not here any more" in each]
         assert len(gone) == (changed == "another entry")
@@ -398,7 +416,7 @@ def test_killed_inside_an_inner_run_it_goes_on_inside(talk: Talk) -> None:
 @pytest.mark.parametrize("kill", ["create.after:2", "gap.after:1", "gap.after:2", "end.before:1", "end.after:1"])
 def test_killed_at_the_boundaries_of_an_inner_run(kill: str, talk: Talk) -> None:
     talk.run("helper charge x, charge y, in; charge z; end", kill=kill)
-    done = talk.resume(fresh=kill == "end.after:1")
+    done = talk.resume(fresh=EXHAUSTIVE and kill == "end.after:1")
     assert (done["status"], done["transcript"][2]) == ("completed", "'helper: in'")
     assert talk.ledger == ["x", "y", "z"]
     assert len(talk.here("nested")["nested"]) == 1

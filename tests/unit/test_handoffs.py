@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent import Agent, Result, RunStatus, resume, run, tool
+from agent import Agent, Result, RunStatus, decide, fork, resume, run, tool
 from agent._graph import graph_of
 from agent.testing import ScriptedModel, Turn, call, calls, say
 from effects import Idempotency
 from effects._failure import Failure
 from savepoint import MemoryStore, Usage
+from savepoint._run_result import get_run
 
 asked: list[str] = []
 """the agents whose models were asked, in order"""
@@ -180,11 +181,15 @@ async def test_an_agent_cannot_hand_over_to_whom_it_does_not_name() -> None:
 
 
 async def test_a_limit_of_turns_counts_over_all_agents_and_its_grant_too() -> None:
-    b = agent("b", NOT_MINE, call("transfer_to_a"), handoffs=("a",))
-    a = agent("a", call("transfer_to_b"), NOT_MINE, say("never"), max_turns=2, handoffs=(b,))
-    result = await run(a, "go", store=MemoryStore())
+    store = MemoryStore()
+    b = agent("b", NOT_MINE, call("transfer_to_a"), NOT_MINE, say("end"), handoffs=("a",), max_turns=1)
+    a = agent("a", call("transfer_to_b"), NOT_MINE, call("transfer_to_b"), max_turns=2, handoffs=(b,))
+    result = await run(a, "go", run_id="r", store=store)
     assert (result.status, [each.kind.value for each in result.questions]) == (RunStatus.WAITING, ["budget"])
     assert [each[0] for each in asked] == ["a", "b"]
+    await decide("r", result.questions[0], "grant", store=store, value=2)
+    assert (await resume("r", agent=a, store=store)).output == "end"
+    assert [each[0] for each in asked] == ["a", "b", "a", "b"]
 
 
 # -- a transfer that fired and was not made ---------------------------------------------------------------------------
@@ -224,6 +229,15 @@ async def test_a_target_that_cannot_be_set_up_keeps_the_transfer_for_a_later_res
     assert entered == ["0"], "the tool beside the transfer is not repeated"
     said = [each for each in last.transcript if each == "The conversation is handed over to b."]
     assert len(said) == 1
+
+
+async def test_a_fork_of_a_pending_transfer_makes_it_too() -> None:
+    store = MemoryStore()
+    await run(pending(1), "go", run_id="r", store=store)
+    forked = await fork("r", agent=rebuilt(), store=store, fork_id="f")
+    assert (forked.output, [each[0] for each in asked]) == ("done", ["a", "b"])
+    assert [each for each in forked.transcript if each == "The conversation is handed over to b."] != []
+    assert (await get_run(store, "r")).status is RunStatus.INTERRUPTED
 
 
 async def started(*, fails: int = 1) -> MemoryStore:

@@ -96,6 +96,18 @@ async def test_input_that_an_adopted_savepoint_ignores_is_said_to_be_ignored_eac
     assert [each for each in result.transcript if isinstance(each, User)] == [User(content="go")]
 
 
+async def test_a_run_that_exists_is_not_made_anew_by_a_savepoint_unless_it_is_restarted() -> None:
+    store = MemoryStore()
+    Away.times = 1
+    await run(agent(), "go", run_id="origin", store=store)
+    point = await point_of(store, "origin", 1)
+    await run(agent(call("post", what="own"), say("my own end")), "mine", run_id="r", store=store)
+    kept = await run(agent(), "", run_id="r", store=store, resume_from=point)
+    assert (kept.output, kept.replayed) == ("my own end", True)
+    anew = await run(agent(), "", run_id="r", store=store, resume_from=point, if_exists="restart")
+    assert (anew.output, anew.replayed, log) == ("done", False, ["x", "own"])
+
+
 async def test_a_pending_handoff_is_adopted_with_its_savepoint() -> None:
     store = MemoryStore()
 
