@@ -33,6 +33,7 @@ WORKERS = int(os.environ.get("CRASH_WORKERS", "2"))
 MODES = {"write-ahead log": None, "rollback journal": False}
 SUITES = {
     "the outside": "test_outside.py",
+    "sessions and handoffs": "test_session_cases.py test_session_races.py test_agent_sessions.py",
     "races": "test_races.py test_races_at_once.py test_owners.py",
     "perturbations": "test_perturbed.py test_perturbed_agents.py test_perturbed_keys.py",
     "store faults": "test_store_faults.py",

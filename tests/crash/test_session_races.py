@@ -102,7 +102,7 @@ def how(said: Json) -> str:
     return "replayed" if said["replayed"] else str(said["status"])
 
 
-ALLOWED = {
+KNOWN = {
     ("none", "resume"): {"completed", "held", "replayed"},
     ("none", "restart"): {"completed", "held"},
     ("none", "fail"): {"completed", "conflict", "held"},
@@ -116,7 +116,8 @@ ALLOWED = {
     ("completed", "fail"): {"conflict"},
     ("completed", "resume_only"): {"replayed"},
 }
-ALLOWED |= {("not landed", policy): ALLOWED["completed", policy] for policy in POLICIES}
+ALLOWED = KNOWN | {("not landed", policy): KNOWN["completed", policy] for policy in POLICIES}
+"""State and policy -> what a racer may be told."""
 
 
 @pytest.mark.parametrize("_", ROUNDS)

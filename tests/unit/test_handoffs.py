@@ -9,6 +9,7 @@ import pytest
 
 from agent import Agent, Result, RunStatus, decide, fork, resume, run, tool
 from agent._graph import graph_of
+from agent._model import Request
 from agent.testing import ScriptedModel, Turn, call, calls, say
 from effects import Idempotency
 from effects._failure import Failure
@@ -41,6 +42,11 @@ class Noted(ScriptedModel):
 def agent(name: str, *turns: Any, **more: Any) -> Agent:
     """Its turns are those of the whole run: it says those that are its."""
     return Agent(name=name, instructions=f"you are {name}", model=Noted(name, turns), **more)
+
+
+def requests_of(agent: Agent) -> list[Request]:
+    assert isinstance(agent.model, ScriptedModel)
+    return agent.model.requests
 
 
 NOT_MINE = say("it was not my turn")
@@ -129,7 +135,7 @@ async def test_the_target_answers_from_then_on_with_its_own_instructions_model_a
     result = await run(a, "go", store=MemoryStore())
     assert (result.status, result.output) == (RunStatus.COMPLETED, "b's answer")
     assert asked == ["a: you are a", "b: you are b"]
-    first, second = a.model.requests[0], b.model.requests[0]
+    first, second = requests_of(a)[0], requests_of(b)[0]
     assert [each.name for each in first.tools] == ["transfer_to_b"]
     assert [each.name for each in second.tools] == ["slow"]
     assert list(result.transcript)[2] == "The conversation is handed over to b."

@@ -18,8 +18,14 @@ from savepoint._store import Space
 from savepoint.testing import arm
 
 POLICIES = ("resume", "restart", "fail", "resume_only")
-STATUS = {"none": None, "orphaned": "running", "in doubt": "waiting", "removed": "completed", "not landed": "completed"}
-STATUS |= {"removed, unfinished": "cancelled"}
+STATUS = {
+    "none": None,
+    "orphaned": "running",
+    "in doubt": "waiting",
+    "removed": "completed",
+    "not landed": "completed",
+    "removed, unfinished": "cancelled",
+}
 """of the record, where it is not the state's own name"""
 
 TABLE: dict[str, tuple[Any, ...]] = {

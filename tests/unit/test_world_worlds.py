@@ -216,3 +216,25 @@ async def test_key_values_never_share_objects(tmp_path):
     assert fork.get("nope", 5) == 5
     assert list(fork) == ["list"]
     assert len(fork) == 1
+
+
+async def test_merges_at_once_are_made_one_after_the_other(tmp_path: Path):
+    """What a merge checked must still hold when it writes: of those that changed one path, the first one counts."""
+    (tmp_path / "host").mkdir()
+    contents, host = MemoryContents(), World({"files": Workspace(tmp_path / "host")})
+    before = await host.snapshot(contents)
+    after = []
+    for name in ("one", "two", "three"):
+        fork = await host.fork(contents, at=before, place=tmp_path / name)
+        files = fork.system("files")
+        assert isinstance(files, Workspace)
+        (files.path / "same").write_text(name)
+        (files.path / f"of {name}").write_text(name)
+        after.append(await fork.snapshot(contents))
+        await fork.discard()
+    found = await asyncio.gather(*(host.apply(contents, before, each) for each in after), return_exceptions=True)
+    assert [type(each) for each in found].count(MergeConflict) == 2
+    [winner] = [name for name, each in zip(("one", "two", "three"), found, strict=True) if isinstance(each, dict)]
+    left = {each.name: each.read_text() for each in (tmp_path / "host").iterdir()}
+    assert left == {"same": winner, f"of {winner}": winner}
+    assert (await host.snapshot(contents)).keys() == {"files"}, "and it is quiet again"
