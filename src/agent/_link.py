@@ -97,7 +97,7 @@ class Link:
     async def land(self, record: RunRecord, stake: Stake) -> str:
         """Appends what a completed run added, once. Returns "", or why it is not there, in words."""
         transcript = await transcript_of(self.store, record, self.types)
-        meta = {"timing": {"started_at": record.created_at, "finished_at": record.changed_at}}
+        meta = {"timing": {"started_at": record.created_at, "finished_at": record.ended_at or record.changed_at}}
         if self.own is not None:
             return await self.own.land(
                 stake.session_id, record.run_id, transcript, history=stake.history, mark=stake.mark, meta=meta

@@ -27,7 +27,8 @@ def reviewing(
 ) -> Review:
     """The review that sets `scene` as the record and the savepoint say, with what is `wanted` now.
 
-    `outer`: what the run that this one is nested in is held to now. `strict`: a changed agent is refused; None: where the run itself is strict.
+    `outer`: what the run that this one is nested in is held to now. `strict`: a changed agent is refused; None: where
+    the run itself is strict.
     """
 
     async def review(record: RunRecord, savepoint: Savepoint) -> Reviewed:

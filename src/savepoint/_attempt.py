@@ -88,10 +88,12 @@ class Attempt:
         if not may(self.record.status, status):
             raise RuntimeError(f"a run cannot go from {self.record.status} to {status}")
         world = None if not final else encode(plain_ids(final))
+        now = wall_clock_s()
         record = evolve(
             self.record,
             status=status,
-            changed_at=wall_clock_s(),
+            changed_at=now,
+            ended_at=now,
             result=None if result is None else result.digest,
             error=error,
             state=None if state is None else state.digest,

@@ -58,6 +58,7 @@ async def fork_program(
         settled=None,
         resumed_from=None,
         failures=0,
+        ended_at=0.0,
         caused_by=f"{run_id}@{step}",
         meta={**(parent.meta if reviewed.meta is None else reviewed.meta), "may_repeat": list(repeat)},
     )

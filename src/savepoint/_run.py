@@ -81,6 +81,8 @@ class RunRecord:
     attempts: int = 0
     created_at: float = 0.0
     changed_at: float = 0.0
+    ended_at: float = 0.0
+    """when the newest attempt ended; 0: none did"""
     recovery: Recovery = Recovery.REUSE
     result: bytes | None = None
     """the returned value's object"""
@@ -145,6 +147,7 @@ def write_run(record: RunRecord) -> bytes:
             "attempts": record.attempts,
             "created_at": record.created_at,
             "changed_at": record.changed_at,
+            "ended_at": record.ended_at,
             "recovery": record.recovery.value,
             "result": record.result,
             "state": record.state,
@@ -175,6 +178,7 @@ def read_run(row: Row) -> RunRecord:
             attempts=cast("int", plain["attempts"]),
             created_at=cast("float", plain["created_at"]),
             changed_at=cast("float", plain["changed_at"]),
+            ended_at=cast("float", plain.get("ended_at", 0.0)),
             recovery=Recovery(cast("str", plain["recovery"])),
             result=cast("bytes | None", plain.get("result")),
             state=cast("bytes | None", plain.get("state")),

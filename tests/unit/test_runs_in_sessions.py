@@ -141,7 +141,7 @@ async def test_what_a_run_took_is_timed_from_its_first_start_over_all_attempts(k
     record = await get_run(store, "r")
     [segment] = await session.segments("u1")
     assert record.attempts == 3
-    assert segment.meta["timing"] == {"started_at": began, "finished_at": record.changed_at}
+    assert segment.meta["timing"] == {"started_at": began, "finished_at": record.ended_at}
     await run(agent(), "again", run_id="r", store=store, session_id="u1", **how)
     assert list(await session.segments("u1")) == [segment], "a replay does not move it"
 
@@ -299,6 +299,24 @@ def test_a_session_that_cannot_be_rewound_is_told_from_one_that_can() -> None:
 
 
 # -- what is kept -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_merge_before_the_landing_does_not_move_when_the_run_ended() -> None:
+    store, host = MemoryStore(), World({"kv": KeyValue()})
+
+    def die(point: CrashPoint) -> None:
+        if point is CrashPoint.LAND_BEFORE:
+            raise Killed
+
+    former = arm(die)
+    with pytest.raises(Killed):
+        await run(agent(), "one", run_id="r", store=store, world=host, session_id="u1")
+    arm(former)
+    await merge_run(store, "r", host)
+    await run(agent(), "one", run_id="r", store=store, world=host, session_id="u1")
+    record = await get_run(store, "r")
+    [segment] = await StoredSession(store).segments("u1")
+    assert record.changed_at > record.ended_at == segment.meta["timing"]["finished_at"]  # type: ignore[index]
 
 
 async def test_a_run_that_changed_its_world_is_deleted_only_when_that_is_settled() -> None:
