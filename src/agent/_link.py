@@ -91,7 +91,7 @@ class Link:
         if not await self._stands(stake):
             raise Conflict(
                 f"session {stake.session_id} changed since run {run_id} began: what the run stands on was undone",
-                next="start it anew on the session as it is: if_exists=restart",
+                next="start it anew on the session as it is: if_run_exists=restart",
             )
 
     async def land(self, record: RunRecord, stake: Stake) -> str:

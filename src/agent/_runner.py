@@ -44,7 +44,7 @@ async def run(
     on_event: OnEvent = ignore,
     session_id: str | None = None,
     session: Session | None = None,
-    if_exists: IfExists | str = IfExists.RESUME,
+    if_run_exists: IfExists | str = IfExists.RESUME,
     resume_from: bytes | str | None = None,
     delete_on_success: bool = False,
     recovery: Recovery | str = Recovery.REUSE,
@@ -71,7 +71,7 @@ async def run(
     store = MemoryStore() if store is None else store
     wanted = Wanted(max_turns=max_turns, allowed_tools=allowed_tools, read_only=read_only, classes=classes)
     run_id = f"run-{fresh_bytes(6).hex()}" if run_id is None else run_id
-    policy = IfExists(if_exists)
+    policy = IfExists(if_run_exists)
     scene = scene_of(agent, store, model, deps, on_event)
     _must_name(session, session_id)
     left = await _recovered(agent, run_id, store, world, deps, model) if auto_resume else ()
@@ -100,7 +100,7 @@ async def run(
             run_id=run_id,
             world=world_of(world, scene.held),
             registry=registry,
-            if_exists=if_exists,
+            if_run_exists=if_run_exists,
             recovery=recovery,
             lease_s=lease_s,
             meta=_meta(agent, input if point is None else "", scene.held, begun, delete_on_success=delete_on_success),

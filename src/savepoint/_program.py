@@ -42,7 +42,7 @@ async def run_program(
     run_id: str | None = None,
     world: World | None = None,
     registry: Registry | None = None,
-    if_exists: IfExists | str = IfExists.RESUME,
+    if_run_exists: IfExists | str = IfExists.RESUME,
     recovery: Recovery | str = Recovery.REUSE,
     lease_s: float = LEASE_S,
     meta: Mapping[str, object] | None = None,
@@ -58,7 +58,7 @@ async def run_program(
     """Runs `function.at(...)`, or the rest of a program from the savepoint of this id, durably under `run_id`, an
     idempotency key (a fresh one by default).
 
-    A run that exists is handled by `if_exists`: `resume` continues it (or returns its stored result), `restart` starts
+    A run that exists is handled by `if_run_exists`: `resume` continues it (or returns its stored result), `restart` starts
     it anew, `fail` and `resume_only` refuse what is there or is not. `world` is the host: the program works in a fork;
     `state` is declared state to begin with, by cell name. `meta` (portable) is kept in the run's record. `within` is
     the run that begins this one inside a body of its own, `also` adds rows to the commit that creates the run.
@@ -66,7 +66,7 @@ async def run_program(
     Raises `Usage`, `NotPortable`, `Held`, `Conflict`, `Missing`, `NotWritable`, `Corrupt`.
     """
     run_id = f"run-{fresh_bytes(6).hex()}" if run_id is None else run_id
-    policy = IfExists(if_exists)
+    policy = IfExists(if_run_exists)
     check_limit(poison_after)
     registry = registry or Registry()
     registry = registry if isinstance(program, bytes) else registry.including(program.resumable)
@@ -177,9 +177,9 @@ async def _continue(store: Store, record: RunRecord, way: _Way) -> RunResult:
     if record.status is RunStatus.COMPLETED:
         return await stored_result(store, record, registry)
     if record.removed:
-        raise Conflict(f"run {record.run_id} was removed", next="choose another run id, or if_exists=restart")
+        raise Conflict(f"run {record.run_id} was removed", next="choose another run id, or if_run_exists=restart")
     if record.status is RunStatus.CANCELLED:
-        raise Conflict(f"run {record.run_id} was cancelled", next="start it anew with if_exists=restart")
+        raise Conflict(f"run {record.run_id} was cancelled", next="start it anew with if_run_exists=restart")
     lease = await owner_of(store, run_key(record.run_id))
     if lease is not None and alive(store, record.lineage, lease):
         raise Held(

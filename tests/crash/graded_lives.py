@@ -84,7 +84,7 @@ def _say_parked(_: object) -> None:
 
 
 def _anew(_: object) -> None:
-    rig.run_program = partial(run_program, if_exists="restart", abandon=True)
+    rig.run_program = partial(run_program, if_run_exists="restart", abandon=True)
 
 
 def _of_run(run_id: str) -> None:

@@ -86,7 +86,7 @@ async def _do(act: Json, store: SqliteStore, place: Path) -> Json:
         case "run":
             result = await run_program(program, run_id=RUN, **more)
         case "restart" | "abandon" as how:
-            result = await run_program(program, run_id=RUN, if_exists="restart", abandon=how == "abandon", **more)
+            result = await run_program(program, run_id=RUN, if_run_exists="restart", abandon=how == "abandon", **more)
         case "resume":
             if act.get("answer"):
                 await rig._answer(store, only_one=False)

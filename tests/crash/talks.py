@@ -202,7 +202,9 @@ async def _went_on(act: Json, run_id: str, store: SqliteStore, place: Path) -> R
     if act["do"] == "resume":
         return await agent.resume(run_id, agent=entry, **more)
     policy = act.get("policy", "resume")
-    return await agent.run(entry, act["input"], run_id=run_id, session_id=act.get("session"), if_exists=policy, **more)
+    return await agent.run(
+        entry, act["input"], run_id=run_id, session_id=act.get("session"), if_run_exists=policy, **more
+    )
 
 
 def told(result: Result) -> Json:

@@ -235,7 +235,7 @@ async def test_of_two_restarts_of_one_run_one_wins() -> None:
 
     store = MemoryStore()
     await lived(program, store)
-    restarts = (lived(program, store, if_exists="restart") for _ in range(2))
+    restarts = (lived(program, store, if_run_exists="restart") for _ in range(2))
     met = await asyncio.gather(*restarts, return_exceptions=True)
     assert {type(each) for each in met} == {Held, RunResult}
 

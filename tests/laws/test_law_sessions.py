@@ -130,7 +130,7 @@ class Story:
 
         async def work() -> Result:
             return await agent.run(
-                same, "go", run_id=run_id, store=self.store, session_id=SESSION, if_exists=policy, abandon=True
+                same, "go", run_id=run_id, store=self.store, session_id=SESSION, if_run_exists=policy, abandon=True
             )
 
         await self.attempt(work)

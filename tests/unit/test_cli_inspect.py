@@ -79,7 +79,7 @@ async def test_a_run_is_found_by_its_id_or_a_unique_beginning(store: SqliteStore
 async def test_runs_are_listed_and_a_restarted_one_only_once(store: SqliteStore):
     await run(agent_of(say("x")), "go", run_id="one", store=store)
     await run(agent_of(say("x")), "go", run_id="two", store=store)
-    await run(agent_of(say("x")), "go", run_id="one", store=store, if_exists="restart")
+    await run(agent_of(say("x")), "go", run_id="one", store=store, if_run_exists="restart")
     assert sorted(summary.record.run_id for summary in await list_runs(store)) == ["one", "two"]
     assert await find_run_id(store, "on") == "one"
 

@@ -67,7 +67,7 @@ async def test_a_fork_counts_what_it_shares_and_a_restart_its_past():
     fork = await disk_of(store, await get_run(store, "f"))
     assert fork.object_bytes >= 2 * len(LONG), "the transcript up to there, though it wrote none of it"
     assert await disk_of(store, await get_run(store, "r")) == alone, "another run is not counted"
-    again = await disk_of(store, await done(store, 4, if_exists="restart"))
+    again = await disk_of(store, await done(store, 4, if_run_exists="restart"))
     assert again.rows == 2 * alone.rows
     assert again.object_bytes < 2 * alone.object_bytes, "what both lineages name counts once"
 

@@ -270,9 +270,9 @@ async def test_an_inner_run_is_not_resumed_or_ended_in_any_way_on_its_own() -> N
     ways: list[Callable[[], Any]] = [
         lambda: resume(nested, agent=helper, store=store, world=world()),
         lambda: run(helper, "x", run_id=nested, store=store, world=world()),
-        lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_exists="restart"),
-        lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_exists="restart", abandon=True),
-        lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_exists="resume_only"),
+        lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_run_exists="restart"),
+        lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_run_exists="restart", abandon=True),
+        lambda: run(helper, "x", run_id=nested, store=store, world=world(), if_run_exists="resume_only"),
         lambda: fork(nested, agent=helper, store=store, world=world()),
         lambda: cancel_run(store, nested),
         lambda: merge_run(store, nested, world()),
@@ -292,7 +292,7 @@ async def test_a_restart_of_the_outer_run_begins_inner_runs_anew() -> None:
     agent = outer(helper)
     first, store = await started(agent)
     before = await nested_of(store)
-    again, _ = await started(agent, store, if_exists="restart")
+    again, _ = await started(agent, store, if_run_exists="restart")
     assert (first.status, again.status, again.replayed) == (RunStatus.COMPLETED, RunStatus.COMPLETED, False)
     assert not set(before) & set(await nested_of(store))
     assert log == ["put k", "put k"]

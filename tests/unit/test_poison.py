@@ -215,7 +215,7 @@ async def test_a_savepoint_that_failed_too_often_is_asked_about_and_not_entered(
         assert result is not None
         assert (result.status, log) == (RunStatus.WAITING, entered)
         with pytest.raises(Conflict):
-            await attempt(store, if_exists="fail")
+            await attempt(store, if_run_exists="fail")
 
 
 @stores

@@ -156,13 +156,13 @@ async def test_each_policy_in_each_state(state: str, policy: str) -> None:
         before, done = await find_run(store, "r"), len(log)
         if isinstance(expected, type):
             with pytest.raises(expected) as refused:
-                await call(store, "new", if_exists=policy)
+                await call(store, "new", if_run_exists=policy)
             assert "run r" in refused.value.message
             assert refused.value.next
             assert await find_run(store, "r") == before
             assert len(log) == done, "something was performed before it was refused"
             return
-        result = await call(store, "new", if_exists=policy)
+        result = await call(store, "new", if_run_exists=policy)
         after = await get_run(store, "r")
         new = log[done:]
     match expected:
@@ -188,8 +188,8 @@ async def test_a_restart_over_a_call_in_doubt_must_be_explicit() -> None:
     async with in_state("waiting") as store:
         Told.how = ""
         with pytest.raises(Conflict, match=r"has calls in doubt .* a restart would forget them"):
-            await call(store, "new", if_exists="restart")
-        result = await call(store, "new", if_exists="restart", abandon=True)
+            await call(store, "new", if_run_exists="restart")
+        result = await call(store, "new", if_run_exists="restart", abandon=True)
     assert (result.status, result.value) == (RunStatus.COMPLETED, "new")
     assert log == ["first", "doubtful", "first"]
 
@@ -197,8 +197,8 @@ async def test_a_restart_over_a_call_in_doubt_must_be_explicit() -> None:
 async def test_a_restart_sees_the_doubt_that_nobody_has_asked_about_yet() -> None:
     async with in_state("killed in a call") as store:
         with pytest.raises(Conflict, match=r"has calls in doubt .policy/act."):
-            await call(store, "new", if_exists="restart")
-        result = await call(store, "new", if_exists="restart", abandon=True)
+            await call(store, "new", if_run_exists="restart")
+        result = await call(store, "new", if_run_exists="restart", abandon=True)
     assert (result.status, result.value) == (RunStatus.COMPLETED, "new")
 
 
@@ -206,7 +206,7 @@ async def test_a_restart_ends_the_writing_of_the_former_lineage() -> None:
     async with in_state("interrupted") as store:
         before = await get_run(store, "r")
         head = await store.read(Space.HEAD, before.lineage)
-        await call(store, "new", if_exists="restart")
+        await call(store, "new", if_run_exists="restart")
         after = await store.read(Space.HEAD, before.lineage)
     assert head is not None
     assert after is not None
@@ -216,7 +216,7 @@ async def test_a_restart_ends_the_writing_of_the_former_lineage() -> None:
 async def test_a_policy_that_does_not_exist_is_refused_before_anything_happens() -> None:
     store = MemoryStore()
     with pytest.raises(Usage, match="'overwrite' is not a policy"):
-        await call(store, "new", if_exists="overwrite")
+        await call(store, "new", if_run_exists="overwrite")
     with pytest.raises(Usage, match="'lenient' is not a way of recovery"):
         await call(store, "new", recovery="lenient")
     assert log == []

@@ -191,7 +191,7 @@ async def test_each_policy_in_each_state(state: str, policy: str) -> None:
         before, landed = await find_run(store, "r"), await parts(store)
         log.clear()
         Told.how = Told.how if expected == "waits" else ""
-        way = started(store, "new", agent, if_exists=policy, on_event=events.append)
+        way = started(store, "new", agent, if_run_exists=policy, on_event=events.append)
         if isinstance(expected, type):
             with pytest.raises(expected, match="run r") as refused:
                 await way
@@ -229,7 +229,7 @@ async def test_a_run_lands_in_no_other_session_than_its_own(state: str, policy: 
     async with in_state(state) as store:
         before, Told.how = await find_run(store, "r"), ""
         with pytest.raises(Conflict, match="run r"):
-            await started(store, "new", agent, if_exists=policy, session_id="u2")
+            await started(store, "new", agent, if_run_exists=policy, session_id="u2")
         assert await find_run(store, "r") == before
     assert await StoredSession(store).ids() == ["u1"]
     assert asked(agent) == 0
@@ -247,7 +247,7 @@ async def test_a_run_of_no_session_does_not_come_into_one() -> None:
 async def test_a_restart_may_begin_elsewhere_for_it_is_another_run(state: str) -> None:
     async with in_state(state) as store:
         Told.how = ""
-        result = await started(store, "new", if_exists="restart", session_id="u2")
+        result = await started(store, "new", if_run_exists="restart", session_id="u2")
     session = StoredSession(store)
     assert (result.output, result.warnings) == ("did new", ())
     assert await parts(store, "u2") == ["r"]
@@ -261,7 +261,7 @@ async def test_a_restart_may_begin_elsewhere_for_it_is_another_run(state: str) -
 @pytest.mark.parametrize("given", ["", "old"])
 async def test_no_input_and_the_same_one_are_not_ignored(policy: str, given: str) -> None:
     async with in_state("completed") as store:
-        result = await started(store, given, if_exists=policy)
+        result = await started(store, given, if_run_exists=policy)
     assert (result.output, result.input_ignored, result.warnings) == ("did old", False, ())
 
 
@@ -310,7 +310,7 @@ async def test_who_is_answered_while_somebody_restarts_the_run_lands_nothing_of_
         again: list[asyncio.Task[Result]] = []
 
         async def restart() -> None:
-            again.append(asyncio.create_task(started(store, "new", if_exists="restart", session_id="u2")))
+            again.append(asyncio.create_task(started(store, "new", if_run_exists="restart", session_id="u2")))
             await Told.entered.wait()
 
         store.before_head = restart

@@ -159,7 +159,7 @@ async def test_a_completed_one_is_answered_from_its_result(store: Store):
     await remove_run(store, "r")
     for answer in (
         await started(store),
-        await started(store, if_exists="resume_only"),
+        await started(store, if_run_exists="resume_only"),
         await resume_program("r", store=store, registry=REGISTRY),
     ):
         assert (answer.value, answer.status, answer.replayed) == ("done", RunStatus.COMPLETED, True)
@@ -172,14 +172,14 @@ async def test_any_other_one_is_refused(store: Store):
     await remove_run(store, "r")
     for attempt in (
         lambda: started(store),
-        lambda: started(store, if_exists="resume_only"),
+        lambda: started(store, if_run_exists="resume_only"),
         lambda: resume_program("r", store=store, registry=REGISTRY),
     ):
         with pytest.raises(Conflict, match="run r was removed") as refused:
             await attempt()
         assert "restart" in refused.value.next
     with pytest.raises(Conflict, match="exists already"):
-        await started(store, if_exists="fail")
+        await started(store, if_run_exists="fail")
     assert acted == ["first"]
 
 
@@ -187,7 +187,7 @@ async def test_any_other_one_is_refused(store: Store):
 async def test_a_restart_starts_anew(store: Store, state: str):
     before = await brought_into(store, state)
     await remove_run(store, "r")
-    result = await started(store, if_exists="restart")
+    result = await started(store, if_run_exists="restart")
     after = await get_run(store, "r")
     assert (result.status, result.replayed, acted) == (RunStatus.COMPLETED, False, ["first", "first"])
     assert (after.removed, after.lineage != before.lineage) == (False, True)
@@ -198,7 +198,7 @@ async def test_a_restart_starts_anew(store: Store, state: str):
 async def test_what_was_restarted_goes_with_it(store: Store):
     for state in ("failed", "interrupted", ""):
         Told.how = state
-        await started(store, if_exists="restart")
+        await started(store, if_run_exists="restart")
     assert len(await store.scan(Space.RUN)) == 3
     assert len(await store.scan(Space.HEAD)) == 3
     await remove_run(store, "r")
@@ -343,7 +343,7 @@ async def test_who_writes_between_the_reading_and_the_commit_is_first(other: str
     acts: dict[str, Callable[[], Awaitable[object]]] = {
         "decides": lambda: decide("r", question, "performed", value="yes", store=store),
         "claims": lambda: cancel_run(store, "r"),
-        "restarts": lambda: started(store, if_exists="restart", abandon=True),
+        "restarts": lambda: started(store, if_run_exists="restart", abandon=True),
         "removes": lambda: remove_run(store, "r", abandon=True),
     }
     whole: list[object] = []

@@ -104,7 +104,7 @@ async def test_a_run_that_exists_is_not_made_anew_by_a_savepoint_unless_it_is_re
     await run(agent(call("post", what="own"), say("my own end")), "mine", run_id="r", store=store)
     kept = await run(agent(), "", run_id="r", store=store, resume_from=point)
     assert (kept.output, kept.replayed) == ("my own end", True)
-    anew = await run(agent(), "", run_id="r", store=store, resume_from=point, if_exists="restart")
+    anew = await run(agent(), "", run_id="r", store=store, resume_from=point, if_run_exists="restart")
     assert (anew.output, anew.replayed, log) == ("done", False, ["x", "own"])
 
 

@@ -235,7 +235,7 @@ async def test_a_restart_has_a_lineage_of_its_own_and_keeps_the_old_record() -> 
     store = Watching()
     await start(store, "fail")
     old = await get_run(store, "r")
-    await start(store, "", if_exists="restart")
+    await start(store, "", if_run_exists="restart")
     new = await get_run(store, "r")
     assert new.lineage != old.lineage
     assert new.status is RunStatus.COMPLETED

@@ -144,7 +144,7 @@ SURFACE: dict[str, str] = {
     "savepoint.remove_run": "async def(store, run_id, *, abandon=)",
     "savepoint.resumable": "def(name, *, version=, migrations=)",
     "savepoint.resume_program": "async def(run_id, *, store, world=, registry, lease_s=, on_claim=, review=, poison_after=)",
-    "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_exists=, recovery=, lease_s=, "
+    "savepoint.run_program": "async def(program, *, store, run_id=, world=, registry=, if_run_exists=, recovery=, lease_s=, "
     "meta=, state=, caused_by=, abandon=, on_claim=, review=, within=, also=, poison_after=)",
     "savepoint.same": "def(a, b)",
     "savepoint.savepoint": "async def(name, *, key=, resume=, state=, default=)",
@@ -185,8 +185,8 @@ SURFACE: dict[str, str] = {
     "agent.resume_all": "async def(*agents, store, world=, deps=, model=, on_event=, lease_s=, tries=, backoff_s=, "
     "poison_after=)",
     "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, session_id=, "
-    "session=, if_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, allowed_tools=, "
-    "read_only=, classes=, lease_s=, abandon=, auto_resume=)",
+    "session=, if_run_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, "
+    "allowed_tools=, read_only=, classes=, lease_s=, abandon=, auto_resume=)",
     "agent.tool": "def(fn=, /, *, name=, description=, approval=, timeout_s=, **declaration)",
     "effects.testing.ManualClock": "class(start=)",
     "effects.testing.PlainLayer": "class()",

@@ -95,7 +95,7 @@ async def run(desk: Desk, target: str, text: str | None, start: Start, begin: Be
 
         async def work(watch: Watch) -> Result:
             result = await agent.run(
-                worker, said, run_id=run_id, store=store, world=host, model=model, on_event=watch, if_exists=if_exists,
+                worker, said, run_id=run_id, store=store, world=host, model=model, on_event=watch, if_run_exists=if_exists,
                 session_id=begin.session_id, resume_from=begin.resume_from, delete_on_success=begin.delete_on_success,
                 max_turns=start.max_turns, allowed_tools=start.allowed_tools, read_only=start.read_only,
                 recovery=begin.recovery, lease_s=start.lease_s, abandon=begin.abandon,
