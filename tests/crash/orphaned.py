@@ -15,6 +15,7 @@ from typing import Any
 import outside
 
 from agent import Agent, Idempotency, Result, resume, resume_all, run, tool
+from agent._message import UserMessage
 from agent._model import Request
 from agent.testing import ScriptedModel, call, say
 from effects import Call, NotPerformed, Performed, current_call
@@ -48,9 +49,16 @@ async def look(run_id: str) -> str:
     return "seen"
 
 
+def said(request: Request) -> str:
+    """What the run was asked to do."""
+    [first, *_] = request.messages
+    assert isinstance(first, UserMessage)
+    return first.content
+
+
 def _turn(name: str) -> Any:
     def turn(request: Request) -> Any:
-        return call(name, run_id=request.messages[0].content)
+        return call(name, run_id=said(request))
 
     return turn
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from agent import Agent, ModelError, Result, RunStatus, decide, resume, resume_all, run, tool
 from agent._answer import ModelUnavailable
+from agent._message import UserMessage
 from agent._model import Request
 from agent._recovery import LONGEST_S, Resumed, Work, delay_s, recover
 from agent.testing import ScriptedModel, call, say
@@ -62,8 +63,15 @@ async def work(what: str) -> str:
     return "done"
 
 
+def said(request: Request) -> str:
+    """What the run was asked to do."""
+    [first, *_] = request.messages
+    assert isinstance(first, UserMessage)
+    return first.content
+
+
 def _call(request: Request) -> Any:
-    return call("work", what=request.messages[0].content)
+    return call("work", what=said(request))
 
 
 def worker(*turns: Any, name: str = "worker") -> Agent:
@@ -128,7 +136,7 @@ async def test_the_orphans_are_the_running_runs_with_nobody_behind_them_the_olde
         seen: list[list[str]] = []
 
         class Looking(ScriptedModel):
-            async def reply(self, request: Request, *, on_text: Callable[[str], None]) -> Any:
+            async def reply(self, request: Request, *, on_text: Callable[[str], None] | None = None) -> Any:
                 seen.append(await ids(store))
                 return await super().reply(request, on_text=on_text)
 
@@ -216,7 +224,7 @@ async def test_an_unreachable_model_is_tried_again_after_the_others_and_at_most_
 
     def model(after: int) -> Any:
         def answer(request: Request) -> Any:
-            what = request.messages[0].content
+            what = said(request)
             came.append(what)
             if what == "away" and came.count("away") <= after:
                 raise ModelError("nobody there", next="ask later")
@@ -292,8 +300,8 @@ async def test_what_somebody_else_did_meanwhile_is_theirs(ending: str) -> None:
     entered: list[str] = []
 
     class Meanwhile(ScriptedModel):
-        async def reply(self, request: Request, *, on_text: Callable[[str], None]) -> Any:
-            entered.append(request.messages[0].content)
+        async def reply(self, request: Request, *, on_text: Callable[[str], None] | None = None) -> Any:
+            entered.append(said(request))
             if entered == ["a"]:
                 await self.other()
             return await super().reply(request, on_text=on_text)

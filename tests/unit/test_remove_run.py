@@ -88,6 +88,8 @@ async def work(world: World, step: int) -> str:
             Told.entered.set()
             await Told.go.wait()
             await act("late")
+        case _:
+            pass
     return "done"
 
 
