@@ -49,7 +49,7 @@ async def look(run_id: str) -> str:
     return "seen"
 
 
-def said(request: Request) -> str:
+def asked(request: Request) -> str:
     """What the run was asked to do."""
     [first, *_] = request.messages
     assert isinstance(first, UserMessage)
@@ -58,7 +58,7 @@ def said(request: Request) -> str:
 
 def _turn(name: str) -> Any:
     def turn(request: Request) -> Any:
-        return call(name, run_id=said(request))
+        return call(name, run_id=asked(request))
 
     return turn
 

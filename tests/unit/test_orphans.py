@@ -63,7 +63,7 @@ async def work(what: str) -> str:
     return "done"
 
 
-def said(request: Request) -> str:
+def asked_to(request: Request) -> str:
     """What the run was asked to do."""
     [first, *_] = request.messages
     assert isinstance(first, UserMessage)
@@ -71,7 +71,7 @@ def said(request: Request) -> str:
 
 
 def _call(request: Request) -> Any:
-    return call("work", what=said(request))
+    return call("work", what=asked_to(request))
 
 
 def worker(*turns: Any, name: str = "worker") -> Agent:
@@ -224,7 +224,7 @@ async def test_an_unreachable_model_is_tried_again_after_the_others_and_at_most_
 
     def model(after: int) -> Any:
         def answer(request: Request) -> Any:
-            what = said(request)
+            what = asked_to(request)
             came.append(what)
             if what == "away" and came.count("away") <= after:
                 raise ModelError("nobody there", next="ask later")
@@ -301,7 +301,7 @@ async def test_what_somebody_else_did_meanwhile_is_theirs(ending: str) -> None:
 
     class Meanwhile(ScriptedModel):
         async def reply(self, request: Request, *, on_text: Callable[[str], None] | None = None) -> Any:
-            entered.append(said(request))
+            entered.append(asked_to(request))
             if entered == ["a"]:
                 await self.other()
             return await super().reply(request, on_text=on_text)
