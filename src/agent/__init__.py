@@ -9,6 +9,7 @@ from ._context import Context as Context
 from ._dangling import drop_dangling_tool_calls as drop_dangling_tool_calls
 from ._decide import decide as decide
 from ._entries import Denied as Denied
+from ._entries import Lost as Lost
 from ._entries import Reply as Reply
 from ._entries import Trimmed as Trimmed
 from ._entries import User as User

@@ -11,6 +11,7 @@ from savepoint._ambient import fresh_bytes
 from savepoint._claim import LEASE_S
 from savepoint._errors import Conflict, Usage
 from savepoint._form import Savepoint, read_form
+from savepoint._review import Reviewed
 from savepoint._run import IfExists, Recovery, RunRecord
 from savepoint._run_result import find_run
 from savepoint._store import Store, Transaction
@@ -89,6 +90,11 @@ async def run(
     fresh = policy is not IfExists.RESUME_ONLY and not (known is not None and policy is IfExists.FAIL)
     begun = await link.begin(session_id, run_id) if session_id is not None and fresh else None
     point = _point(resume_from)
+
+    async def review(record: RunRecord, savepoint: Savepoint) -> Reviewed:
+        link_of(record, store, session, session_id, scene.graph.types)  # another process may have begun it just now
+        return await reviewing(scene, wanted=wanted, link=link)(record, savepoint)
+
     if begun is not None and point is not None:
         begun = await _standing_on(begun, await read_form(store, point, registry))
     with on_stage(scene):
@@ -107,7 +113,7 @@ async def run(
             state={TRANSCRIPT.name: (Log[Any]() if begun is None else begun.history).extend([User(content=input)])},
             abandon=abandon,
             on_claim=lambda record: announce(scene, record),
-            review=reviewing(scene),
+            review=review,
             also=_pending(link, begun, run_id),
         )
     healed = () if begun is None else begun.warnings

@@ -155,6 +155,7 @@ SURFACE: dict[str, str] = {
     "agent.Denied": "class(*, reason, unknown=)",
     "agent.Idempotency": "pure | read | contained | composite | idempotent | keyed | once",
     "agent.InMemorySession": "class(types=)",
+    "agent.Lost": "class(*, note, unknown=)",
     "agent.Model": "class(*args, **kwargs)",
     "agent.ModelError": "Exception(message, *, next=)",
     "agent.NestedFailed": "Exception(message, *, next=)",
