@@ -76,6 +76,11 @@ def test_threads_at_import_are_named() -> None:
         threaded.attempt({})
 
 
+def test_a_thread_that_is_about_to_end_is_waited_for() -> None:
+    with ForkServer("ending_lives:live", path=[LIVES]) as ending:
+        assert ending.attempt({}).report == {"threads": 1}
+
+
 def test_a_server_whose_client_was_killed_ends_with_its_child(tmp_path: Path) -> None:
     script = tmp_path / "client.py"
     script.write_text(

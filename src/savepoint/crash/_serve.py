@@ -31,6 +31,10 @@ Json = dict[str, Any]
 LifeFunction = Callable[[Json], Json]
 
 
+PATIENCE_S = 5.0
+"""For a thread that is ending."""
+
+
 def main() -> None:
     module, _, name = sys.argv[1].partition(":")
     function: LifeFunction = getattr(importlib.import_module(module), name)
@@ -39,6 +43,9 @@ def main() -> None:
         return
     getattr(sys.modules[module], "warm_up", lambda: None)()
     arm(None)
+    for each in threading.enumerate():
+        if each is not threading.current_thread():
+            each.join(PATIENCE_S)  # one that was told to end, as of a store that was closed, may need a moment
     if threading.active_count() > 1:
         names = ", ".join(sorted(each.name for each in threading.enumerate()))
         raise RuntimeError(f"importing it starts threads ({names}), and a fork copies one thread only")
