@@ -1,0 +1,38 @@
+"""Faults of nested runs, restrictions and restarts that a reading found, each with its schedule."""
+
+from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
+from agent.testing import ScriptedModel, call, calls, say
+from effects import Idempotency
+from savepoint import MemoryStore, RunStatus, World, cancel_run
+from savepoint._keyvalue import KeyValue
+from savepoint._nested import nested_in
+from savepoint._run import Recovery
+from savepoint._run_result import get_run
+
+
+@tool(idempotency=Idempotency.ONCE)
+async def pay(what: str) -> str:
+    """Pays."""
+    return f"paid {what}"
+
+
+@tool(idempotency=Idempotency.ONCE, approval=True)
+async def big_pay(what: str) -> str:
+    """Pays much."""
+    return f"paid {what}"
+
+
+def outer_of(inner: Agent, *turns) -> Agent:
+    return Agent(name="outer", model=ScriptedModel([*turns, say("all done")]), tools=[as_tool(inner)])
+
+
+async def inner_run(store) -> str:
+    (nested,) = await nested_in(store, (await get_run(store, "o")).lineage)
+    return nested.run_id
+
+
+async def test_a_run_nested_in_the_first_attempt_of_a_strict_run_is_strict():
+    store = MemoryStore()
+    inner = Agent(name="inner", model=ScriptedModel([say("done")]))
+    await run(outer_of(inner, call("inner", input="go")), "hi", store=store, run_id="o", recovery="strict")
+    assert (await get_run(store, await inner_run(store))).recovery is Recovery.STRICT
