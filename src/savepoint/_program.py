@@ -178,6 +178,8 @@ async def _continue(store: Store, record: RunRecord, way: _Way) -> RunResult:
         return await stored_result(store, record, registry)
     if record.removed:
         raise Conflict(f"run {record.run_id} was removed", next="choose another run id, or if_run_exists=restart")
+    if record.status is RunStatus.CANCELLED and way.within is not None:
+        return await stored_result(store, record, registry)  # an end like any other for the run around it
     if record.status is RunStatus.CANCELLED:
         raise Conflict(f"run {record.run_id} was cancelled", next="start it anew with if_run_exists=restart")
     lease = await owner_of(store, run_key(record.run_id))

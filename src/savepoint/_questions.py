@@ -11,8 +11,9 @@ from ._codec import dumps, encode, loads
 from ._digest import Domain, seal
 from ._errors import Conflict, Corrupt, Missing, Stale, Usage
 from ._events import LINEAGE_SIZE, read_head
-from ._nested import nested_in
+from ._nested import Nested, nested_in
 from ._portable import same
+from ._run import ENDED, read_run, run_key
 from ._store import Row, Space, Store, Transaction
 from ._stored import get_value, put_value, read_value
 from ._types import Types
@@ -199,11 +200,19 @@ async def questions_inside(store: Store, lineage: bytes, types: Types) -> list[Q
         return []
     found: list[Question] = []
     for nested in await nested_in(store, lineage, since=read_head(row).point_step):
+        if await _ended(store, nested):
+            continue  # nobody goes on with it, so nobody needs an answer
         inner = await store.read(Space.HEAD, nested.lineage)
         step = 0 if inner is None else read_head(inner).point_step
         asked = await open_questions(store, nested.lineage, types)
         found += [each for each in asked if each.lineage != nested.lineage or each.step >= step]
     return found
+
+
+async def _ended(store: Store, nested: Nested) -> bool:
+    row = await store.read(Space.RUN, run_key(nested.run_id))
+    record = None if row is None else read_run(row)
+    return record is not None and record.lineage == nested.lineage and record.status in ENDED
 
 
 async def record_decision(

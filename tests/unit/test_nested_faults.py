@@ -36,3 +36,18 @@ async def test_a_run_nested_in_the_first_attempt_of_a_strict_run_is_strict():
     inner = Agent(name="inner", model=ScriptedModel([say("done")]))
     await run(outer_of(inner, call("inner", input="go")), "hi", store=store, run_id="o", recovery="strict")
     assert (await get_run(store, await inner_run(store))).recovery is Recovery.STRICT
+
+
+async def test_a_nested_run_that_was_cancelled_is_an_end_that_the_outer_one_goes_on_from():
+    store = MemoryStore()
+    inner = Agent(name="inner", model=ScriptedModel([call("big_pay", what="1"), say("done")]), tools=[big_pay])
+    outer = outer_of(inner, call("inner", input="go"))
+    waiting = await run(outer, "hi", store=store, run_id="o")
+    assert [each.effect for each in waiting.questions] == ["big_pay"]
+    await cancel_run(store, await inner_run(store))
+    # The question went with the run that asked it; the outer one's model is told what became of its call.
+    for _ in range(2):
+        result = await resume("o", agent=outer, store=store)
+        assert (result.status, result.output, result.questions) == (RunStatus.COMPLETED, "all done", ())
+    assert result.transcript[2].kind == "NestedFailed"
+    assert "cancelled" in result.transcript[2].message
