@@ -1,13 +1,15 @@
 """Faults of nested runs, restrictions and restarts that a reading found, each with its schedule."""
 
-from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
-from agent.testing import ScriptedModel, call, calls, say
+import pytest
+
+from agent import Agent, as_tool, decide, resume, run, tool
+from agent.testing import ScriptedModel, call, say
 from effects import Idempotency
-from savepoint import MemoryStore, RunStatus, World, cancel_run
-from savepoint._keyvalue import KeyValue
+from savepoint import MemoryStore, RunStatus, cancel_run
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
 from savepoint._run_result import get_run
+from savepoint.testing import CrashPoint, arm
 
 
 @tool(idempotency=Idempotency.ONCE)
@@ -24,6 +26,26 @@ async def big_pay(what: str) -> str:
 
 def outer_of(inner: Agent, *turns) -> Agent:
     return Agent(name="outer", model=ScriptedModel([*turns, say("all done")]), tools=[as_tool(inner)])
+
+
+class Died(BaseException):
+    """A process that dies, as far as the store can tell."""
+
+
+@pytest.fixture
+async def died_before_landing():
+    def hook(point: CrashPoint) -> None:
+        if point is CrashPoint.LAND_BEFORE:
+            raise Died
+
+    store, agent = MemoryStore(), Agent(name="a", model=ScriptedModel([say("fine")]))
+    former = arm(hook)
+    try:
+        with pytest.raises(Died):
+            await run(agent, "hi", store=store, run_id="x", session_id="s")
+    finally:
+        arm(former)
+    return store, agent
 
 
 async def inner_run(store) -> str:
@@ -51,3 +73,23 @@ async def test_a_nested_run_that_was_cancelled_is_an_end_that_the_outer_one_goes
         assert (result.status, result.output, result.questions) == (RunStatus.COMPLETED, "all done", ())
     assert result.transcript[2].kind == "NestedFailed"
     assert "cancelled" in result.transcript[2].message
+
+
+async def test_what_the_outer_run_is_held_to_now_holds_for_a_nested_one_that_began_before():
+    store = MemoryStore()
+    inner = Agent(
+        name="inner",
+        model=ScriptedModel([call("big_pay", what="1"), call("pay", what="2"), say("done")]),
+        tools=[big_pay, pay],
+    )
+    outer = outer_of(inner, call("inner", input="go"))
+    (question,) = (await run(outer, "hi", store=store, run_id="o")).questions
+    await decide("o", question.id, "approve", store=store)
+    result = await resume("o", agent=outer, store=store, allowed_tools=["inner", "big_pay"])
+    assert result.status is RunStatus.COMPLETED
+    seen = inner.model.requests[-1]
+    assert seen.messages[-1].text == "Denied: pay is not allowed in this run"
+    assert [each.name for each in seen.tools] == ["big_pay"]
+    assert (await get_run(store, await inner_run(store))).meta["widened"] == [
+        {"attempt": 2, "changes": {"allowed_tools": [None, ["big_pay", "inner"]]}}
+    ]
