@@ -26,11 +26,12 @@ from savepoint._writer import OUTCOME
 from ._answer import Answer, Wanted, refusals
 from ._arguments import BadArguments
 from ._context import Context, in_context
-from ._entries import SHOWN, Denied, Lost, Reply, render
+from ._entries import SHOWN, Denied, Lost, Reply, User, render
 from ._handoff import Fired, fired
 from ._merges import Merges
 from ._message import ToolCall
 from ._progress import CallBegan, CallEnded
+from ._render import whole_text
 from ._scene import Scene
 from ._tool import Tool
 
@@ -227,6 +228,8 @@ async def _outcome(scene: Scene, world: World, turn: int, step: Step) -> object:
     if scene.watched:
         failed, text = isinstance(outcome, Failure), render(outcome, SHOWN)
         scene.on_event(CallEnded(call_id=call_id, tool=name, failed=failed, text=text, known=frame.known))
+    if isinstance(outcome, (User, Reply)):
+        outcome = whole_text(outcome)  # as it is, the transcript would hold a turn where a call has its outcome
     if frame.lost:
         return Lost(note=f"{name} was performed, but what it changed in the world is lost. {render(outcome, SHOWN)}")
     return _encoded(frame.outcome, outcome)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent import Agent, as_tool, decide, resume, run, tool
+from agent import Agent, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, say
 from effects import Idempotency
 from savepoint import MemoryStore, RunStatus, cancel_run
@@ -93,3 +93,17 @@ async def test_what_the_outer_run_is_held_to_now_holds_for_a_nested_one_that_beg
     assert (await get_run(store, await inner_run(store))).meta["widened"] == [
         {"attempt": 2, "changes": {"allowed_tools": [None, ["big_pay", "inner"]]}}
     ]
+
+
+async def test_a_tool_that_returns_a_transcript_entry_does_not_break_the_transcript():
+    @tool(idempotency=Idempotency.ONCE)
+    async def ask_somebody(what: str) -> User:
+        """Asks."""
+        return User(content=f"do {what}")
+
+    store = MemoryStore()
+    model = ScriptedModel([call("ask_somebody", what="it"), say("fine")])
+    result = await run(Agent(name="a", model=model, tools=[ask_somebody]), "hi", store=store, session_id="s")
+    assert (result.status, result.output, result.warnings) == (RunStatus.COMPLETED, "fine", ())
+    assert model.requests[-1].messages[-1].text.startswith('{"content": "do it"')
+    assert len(await StoredSession(store).load("s")) == 4
