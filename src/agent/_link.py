@@ -131,7 +131,7 @@ class Link:
 
 
 async def let_go(store: Store, record: RunRecord, types: Types) -> None:
-    """Before a run is removed: what it completed lands in its session, and any other run will never land there.
+    """Before a run is removed or replaced: what it completed lands in its session; any other run will never land there.
 
     Raises `Foreign` for outcomes of classes that are not in `types`.
     """

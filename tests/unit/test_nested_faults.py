@@ -107,3 +107,12 @@ async def test_a_tool_that_returns_a_transcript_entry_does_not_break_the_transcr
     assert (result.status, result.output, result.warnings) == (RunStatus.COMPLETED, "fine", ())
     assert model.requests[-1].messages[-1].text.startswith('{"content": "do it"')
     assert len(await StoredSession(store).load("s")) == 4
+
+
+async def test_what_a_run_completed_is_in_its_session_before_a_restart_replaces_it(died_before_landing):
+    store, agent = died_before_landing
+    session = StoredSession(store)
+    assert await session.pending_runs("s") == ["x"]
+    await run(agent, "again", store=store, run_id="x", if_exists="restart")
+    assert [each.run_id for each in await session.outline("s")] == ["x"]
+    assert await session.pending_runs("s") == []
