@@ -97,6 +97,9 @@ async def go_on(
             review=reviewing(scene, wanted=wanted, link=link, strict=strict),
             poison_after=poison_after,
         )
+    if found.status is RunStatus.WAITING and not scene.run_id and held != held_by(record, scene.graph):
+        why = f"run {record.run_id} waits for answers, so what it is held to was not changed: answer, then resume it so"
+        found = evolve(found, warnings=(*found.warnings, why))
     if renamed:
         found = evolve(found, warnings=(*found.warnings, renamed))
     return await finished(scene, link, found, registry)

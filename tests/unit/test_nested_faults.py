@@ -116,3 +116,16 @@ async def test_what_a_run_completed_is_in_its_session_before_a_restart_replaces_
     await run(agent, "again", store=store, run_id="x", if_exists="restart")
     assert [each.run_id for each in await session.outline("s")] == ["x"]
     assert await session.pending_runs("s") == []
+
+
+async def test_limits_that_are_given_to_a_waiting_run_are_not_lost_in_silence():
+    store = MemoryStore()
+    agent = Agent(name="a", model=ScriptedModel([call("pay", what="1"), say("fine")]), tools=[pay])
+    (question,) = (await run(agent, "hi", store=store, run_id="x", max_turns=1)).questions
+    result = await resume("x", agent=agent, store=store, max_turns=5)
+    assert result.status is RunStatus.WAITING
+    assert "was not changed" in result.warnings[0]
+    assert (await resume("x", agent=agent, store=store)).warnings == ()
+    await decide("x", question.id, "grant", value=1, store=store)
+    result = await resume("x", agent=agent, store=store, max_turns=5)
+    assert (result.status, result.warnings) == (RunStatus.COMPLETED, ())
