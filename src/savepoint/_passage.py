@@ -178,7 +178,7 @@ class Passage:
             value, raised = await perform(self, body), None
         except Exception as error:  # noqa: BLE001  whatever the body raises is its outcome
             value, raised = None, error
-        if journal.world.read_only and self.idempotency is not Idempotency.COMPOSITE:
+        if journal.world.read_only:
             raised = await self._only_reads(raised)
         try:
             await journal.guarded(self.inner, (self.key,))
@@ -190,7 +190,11 @@ class Passage:
 
     async def _only_reads(self, raised: Exception | None) -> Exception | None:
         """In a read-only world a body's changes are undone; one that does nothing else has failed by them."""
-        changed = await self.journal.put_back()
+        if self.idempotency is Idempotency.COMPOSITE:
+            async with self.journal.gate.running(self.key, alone=True):  # it is not at the gate itself
+                changed = await self.journal.put_back()
+        else:
+            changed = await self.journal.put_back()
         if not changed:
             return raised
         if self.idempotency.outside:

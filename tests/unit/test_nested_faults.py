@@ -2,10 +2,11 @@
 
 import pytest
 
-from agent import Agent, StoredSession, User, as_tool, decide, resume, run, tool
-from agent.testing import ScriptedModel, call, say
+from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
+from agent.testing import ScriptedModel, call, calls, say
 from effects import Idempotency
-from savepoint import MemoryStore, RunStatus, cancel_run
+from savepoint import MemoryStore, RunStatus, World, cancel_run
+from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
 from savepoint._run_result import get_run
@@ -129,3 +130,26 @@ async def test_limits_that_are_given_to_a_waiting_run_are_not_lost_in_silence():
     await decide("x", question.id, "grant", value=1, store=store)
     result = await resume("x", agent=agent, store=store, max_turns=5)
     assert (result.status, result.warnings) == (RunStatus.COMPLETED, ())
+
+
+async def test_a_composite_tool_changes_nothing_in_a_read_only_world():
+    @tool(idempotency=Idempotency.COMPOSITE)
+    async def write(context: Context, what: str) -> str:
+        """Writes."""
+        context.world.system("kv")["key"] = what
+        return "written"
+
+    @tool(idempotency=Idempotency.CONTAINED)
+    async def look(context: Context) -> int:
+        """Looks."""
+        return len(context.world.system("kv"))
+
+    store, world = MemoryStore(), World({"kv": KeyValue()})
+    model = ScriptedModel([calls(call("write", what="1"), call("look")), call("write", what="2"), say("fine")])
+    agent = Agent(name="a", model=model, tools=[write, look])
+    result = await run(agent, "hi", store=store, run_id="x", world=world, read_only=True)
+    assert result.status is RunStatus.COMPLETED
+    assert [result.transcript[place].kind for place in (2, 5)] == ["Refused", "Refused"]
+    assert result.transcript[3] in (0, 1)
+    record = await get_run(store, "x")
+    assert record.base == record.final
