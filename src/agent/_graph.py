@@ -92,12 +92,17 @@ def graph_of(entry: Agent) -> Graph:
     _check_effects(agents.values())
     for agent in agents.values():
         _check_handoffs(graph, agent)
+        for each in _inside(agent):
+            graph_of(each)  # it is the entry of its own run, whose handoffs reach nobody outside of it
     return graph
 
 
 def _neighbours(agent: Agent) -> list[Agent]:
-    inside = [each.agent for each in (*agent.tools, *agent.effects) if isinstance(each, AgentTool)]
-    return [*(each for each in agent.handoffs if isinstance(each, Agent)), *inside]
+    return [*(each for each in agent.handoffs if isinstance(each, Agent)), *_inside(agent)]
+
+
+def _inside(agent: Agent) -> list[Agent]:
+    return [each.agent for each in (*agent.tools, *agent.effects) if isinstance(each, AgentTool)]
 
 
 def _check_effects(agents: Iterable[Agent]) -> None:

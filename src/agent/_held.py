@@ -61,11 +61,11 @@ class Held:
         return evolve(self, allowed_tools=outer.allowed_tools, classes=outer.classes)
 
     def changed(self, wanted: Wanted, graph: Graph) -> "Held":
-        """With what is asked for. Raises `Usage` for tools and classes that the graph does not know."""
+        """With what is asked for. Raises `Usage` for tools and classes that the graph does not know, and no number."""
         allowed, classes = wanted.allowed_tools, wanted.classes
         return evolve(
             self,
-            max_turns=self.max_turns if wanted.max_turns is None else wanted.max_turns,
+            max_turns=self.max_turns if wanted.max_turns is None else _a_number(wanted.max_turns),
             allowed_tools=self.allowed_tools if allowed is None else _known_tools(allowed, graph),
             read_only=self.read_only if wanted.read_only is None else wanted.read_only,
             classes=self.classes if classes is None else _known_classes(classes, graph),
@@ -107,6 +107,12 @@ def _plain(value: object) -> object:
             return {name: str(each) for name, each in cast("Mapping[str, object]", value).items()}
         case _:
             return value
+
+
+def _a_number(turns: int) -> int:
+    if type(turns) is not int or turns < 1:
+        raise Usage(f"max_turns={turns!r}: not a number of model replies", next="give 1 or more")
+    return turns
 
 
 def _known_tools(names: Iterable[str], graph: Graph) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ import pytest
 from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, calls, say
 from effects import Idempotency
-from savepoint import MemoryStore, RunStatus, World, cancel_run
+from savepoint import MemoryStore, RunStatus, Usage, World, cancel_run
 from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
-from savepoint._run_result import get_run
+from savepoint._run_result import find_run, get_run
 from savepoint.testing import CrashPoint, arm
 
 
@@ -153,3 +153,19 @@ async def test_a_composite_tool_changes_nothing_in_a_read_only_world():
     assert result.transcript[3] in (0, 1)
     record = await get_run(store, "x")
     assert record.base == record.final
+
+
+async def test_a_handoff_that_a_nested_run_could_not_make_is_refused_before_anything_is_performed():
+    inner = Agent(name="inner", model=ScriptedModel([call("transfer_to_outer")]), handoffs=("outer",))
+    store, outer = MemoryStore(), outer_of(inner, call("inner", input="go"))
+    with pytest.raises(Usage, match="a handoff of 'inner' names the agent 'outer', which 'inner' does not reach"):
+        await run(outer, "hi", store=store, run_id="o")
+    assert await find_run(store, "o") is None
+
+
+@pytest.mark.parametrize("turns", [0, -1, 1.5, "3", True])
+async def test_a_limit_that_is_no_number_of_turns_is_refused_before_a_run_begins(turns):
+    store, agent = MemoryStore(), Agent(name="a", model=ScriptedModel([say("fine")]))
+    with pytest.raises(Usage, match="not a number of model replies"):
+        await run(agent, "hi", store=store, run_id="x", max_turns=turns)
+    assert await find_run(store, "x") is None
