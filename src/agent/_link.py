@@ -6,7 +6,7 @@ from typing import Any, cast
 from attrs import field, frozen
 
 from savepoint import Log, RunStatus
-from savepoint._errors import Conflict, Usage
+from savepoint._errors import Conflict, Corrupt, Missing, Usage
 from savepoint._run import RunRecord
 from savepoint._run_result import find_run
 from savepoint._store import Store
@@ -126,8 +126,17 @@ class Link:
             if gone or stake is None or stake.session_id != session_id:
                 await own.forget_pending(session_id, run_id)
             elif record is not None and record.status is RunStatus.COMPLETED:
-                warnings.append(await self.land(record, stake))
+                warnings.append(await self._healed(record, stake))
         return tuple(filter(None, warnings))
+
+    async def _healed(self, record: RunRecord, stake: Stake) -> str:
+        try:
+            return await self.land(record, stake)
+        except (Corrupt, Missing) as error:
+            raise Corrupt(
+                f"run {record.run_id} completed, and cannot land in session {stake.session_id}: {error.message}",
+                next=f"savepoint verify; or give up what it did there: savepoint rm {record.run_id} --abandon",
+            ) from error
 
 
 async def let_go(store: Store, record: RunRecord, types: Types) -> None:

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from agent import Agent, StoredSession, run
 from agent.cli import main
 from agent.cli._exit import Exit
 from agent.cli._output import size
+from agent.testing import ScriptedModel, say
+from savepoint import Corrupt
 from savepoint._claim import KernelLock, Lease, take_lock, write_lease
 from savepoint._run import run_key
 from savepoint._run_result import get_run
@@ -110,6 +113,39 @@ def test_an_unknown_run_and_no_store_are_not_found(project: Path, shop: str, cli
     assert not (project / ".savepoint").exists()
     cli("run", f"{shop}:payer", "pay", "--run-id", "r")
     assert cli("rm", "nope")[0] == Exit.NOT_FOUND
+
+
+async def answered(place: Path, run_id: str) -> None:
+    async with open_store(place) as store:
+        agent = Agent(name="a", model=ScriptedModel([say("fine")]))
+        await run(agent, "hi", store=store, run_id=run_id, session_id="s")
+
+
+async def lost_transcript(place: Path, *, landed: bool) -> None:
+    """Run `r` as it looks where its transcript is damaged; or, not `landed`, where its process died before landing too."""
+    await answered(place, "r")
+    async with open_store(place) as store:
+        state = (await get_run(store, "r")).state
+        if not landed:
+            await StoredSession(store).rewind("s", keep_entries=0)
+            async with store.commit() as tx:
+                StoredSession(store).pending(tx, "s", "r", anew=True)
+    with closing(sqlite3.connect(place / "store.db")) as database, database:
+        assert database.execute("delete from object where name=?", (state,)).rowcount == 1
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_damaged_run_can_be_given_up_so_that_its_session_goes_on(project: Path, cli: Cli, landed: bool):
+    place = project / ".savepoint"
+    asyncio.run(lost_transcript(place, landed=landed))
+    if not landed:
+        with pytest.raises(Corrupt, match="run r completed, and cannot land in session s") as refused:
+            asyncio.run(answered(place, "q"))
+        assert "savepoint rm r --abandon" in refused.value.next
+    code, (refusal,), _ = cli("rm", "r")
+    assert (code, "savepoint rm r --abandon" in refusal["error"]["next"]) == (Exit.DAMAGED, True)
+    assert cli("rm", "r", "--abandon")[0] == Exit.DONE
+    asyncio.run(answered(place, "q"))
 
 
 async def claimed(place: Path) -> KernelLock:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agent._link import let_go
 from effects._question import VALUED, Choice, Decision, Question, QuestionKind
-from savepoint import Missing, RunStatus, Types, Usage, World, remove_run
+from savepoint import Corrupt, Foreign, Missing, RunStatus, Types, Usage, World, remove_run
 from savepoint._cancel import cancel_run
 from savepoint._inspect import find_run_id
 from savepoint._merge_run import discard_run, merge_run
@@ -108,7 +108,13 @@ async def remove(desk: Desk, run: str, *, abandon: bool) -> Exit:
         run_id = await find_run_id(store, run)
         record, local = await get_run(store, run_id), await read_local(store, run_id)
         if record.status is RunStatus.COMPLETED:  # what it did in its session must not go with it
-            await understood(lambda types: let_go(store, record, types), local)
+            try:
+                await understood(lambda types: let_go(store, record, types), local)
+            except (Corrupt, Foreign, Missing) as error:
+                # While it is there, no other run of its session begins.
+                if not abandon:
+                    move = f"repair the store; or give up what it did in its session: savepoint rm {run_id} --abandon"
+                    raise (Foreign if isinstance(error, Foreign) else Corrupt)(error.message, next=move) from error
         await remove_run(store, run_id, abandon=abandon)
         if record.status is not RunStatus.COMPLETED:
             await let_go(store, record, KNOWN)
