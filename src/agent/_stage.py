@@ -5,7 +5,8 @@ from typing import cast
 from attrs import evolve
 
 from savepoint import RunResult, RunStatus, World, remove_run
-from savepoint._errors import Usage
+from savepoint._errors import Conflict, Usage
+from savepoint._errors import Held as HeldElsewhere
 from savepoint._merge_run import Settled
 from savepoint._resumable import Registry
 from savepoint._run import RunRecord
@@ -84,7 +85,10 @@ async def _deleted(store: Store, record: RunRecord) -> str:
             f"run {record.run_id} changed its world, which is not merged: it is not deleted before "
             f"savepoint merge {record.run_id}, or discard {record.run_id}"
         )
-    await remove_run(store, record.run_id)
+    try:
+        await remove_run(store, record.run_id)
+    except (Conflict, HeldElsewhere) as error:  # what it completed stands, so its caller is answered all the same
+        return f"run {record.run_id} was not deleted: {error.message}"
     return ""
 
 

@@ -5,7 +5,7 @@ import pytest
 from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, calls, say
 from effects import Idempotency
-from savepoint import MemoryStore, RunStatus, Usage, World, cancel_run
+from savepoint import MemoryStore, RunStatus, Usage, World, cancel_run, merge_run
 from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
@@ -169,3 +169,22 @@ async def test_a_limit_that_is_no_number_of_turns_is_refused_before_a_run_begins
     with pytest.raises(Usage, match="not a number of model replies"):
         await run(agent, "hi", store=store, run_id="x", max_turns=turns)
     assert await find_run(store, "x") is None
+
+
+async def test_a_run_that_is_to_be_deleted_keeps_its_world_until_that_is_merged():
+    @tool(idempotency=Idempotency.CONTAINED)
+    async def write(context: Context, what: str) -> str:
+        """Writes."""
+        context.world.system("kv")["key"] = what
+        return "written"
+
+    store, host = MemoryStore(), KeyValue()
+    agent = Agent(name="a", model=ScriptedModel([call("write", what="it"), say("fine")]), tools=[write])
+    how = {"store": store, "run_id": "x", "world": World({"kv": host}), "delete_on_success": True}
+    result = await run(agent, "hi", **how)
+    assert "merge or discard it" in result.warnings[0]
+    await merge_run(store, "x", World({"kv": host}))
+    assert host["key"] == "it"
+    assert not (await get_run(store, "x")).removed
+    assert (await run(agent, "hi", **how)).warnings == ()
+    assert (await get_run(store, "x")).removed
