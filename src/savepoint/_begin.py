@@ -45,7 +45,8 @@ async def create(
     `also` adds rows to the commit. Raises `Held` where somebody was first.
     """
     lock = take_lock(store, record.lineage, record.run_id, None, 1)
-    claim = Claim(store=store, run_key=run_key(record.run_id), epoch=1, lease_s=lease_s, lock=lock)
+    outer = None if within is None else within.journal.claim
+    claim = Claim(store=store, run_key=run_key(record.run_id), epoch=1, lease_s=lease_s, lock=lock, outer=outer)
     writer = Writer(store=store, lineage=record.lineage, head=Head(), digest=None)
     record = evolve(record, attempts=1)
 
@@ -120,14 +121,17 @@ async def claim_run(
     lease_s: float,
     meta: Mapping[str, object] | None = None,
     poison_after: int | None = None,
+    outer: Claim | None = None,
 ) -> Attempt:
-    """A stopped run, claimed by compare-and-set on its head; `meta` is kept with it from now on. Raises `Held`; then nothing was changed."""
+    """A stopped run, claimed by compare-and-set on its head; `meta` is kept with it from now on. `outer` is the claim on
+    the run that it is nested in. Raises `Held`; then nothing was changed.
+    """
     key = run_key(record.run_id)
     lease = await owner_of(store, key)
     epoch = standing.head.epoch + 1
     lock = take_lock(store, record.lineage, record.run_id, lease, epoch)
     dead = _proved_dead(store, record, lease, epoch)
-    claim = Claim(store=store, run_key=key, epoch=epoch, lease_s=lease_s, lock=lock)
+    claim = Claim(store=store, run_key=key, epoch=epoch, lease_s=lease_s, lock=lock, outer=outer)
     writer = Writer(store=store, lineage=record.lineage, head=standing.head, digest=standing.digest)
     claimed = evolve(
         record,

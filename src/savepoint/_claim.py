@@ -155,6 +155,8 @@ class Claim:
     epoch: int
     lease_s: float
     lock: KernelLock | None
+    outer: "Claim | None" = None
+    """on the run that this one is nested in: who lost that one may do nothing more here either"""
     _deadline_s: float = field(default=0.0, init=False)
     _digest: bytes = field(default=b"", init=False)
     _lost: bool = field(default=False, init=False)
@@ -180,6 +182,8 @@ class Claim:
 
         A lease that ran out while nobody claimed the run is renewed by compare-and-set; there is no other way back.
         """
+        if self.outer is not None:
+            await self.outer.ensure()
         if self._lost:
             raise Superseded
         if boot_clock_s() >= self._deadline_s - MARGIN * self.lease_s:

@@ -201,6 +201,7 @@ async def _continue(store: Store, record: RunRecord, way: _Way) -> RunResult:
         lease_s=way.lease_s,
         meta=reviewed.meta,
         poison_after=way.poison_after,
+        outer=None if way.within is None else way.within.journal.claim,
     )
     attempt.warnings += reviewed.warnings
     tell(attempt, way.on_claim)

@@ -45,7 +45,15 @@ async def _settled(outer: "Attempt", record: "RunRecord") -> bool:
     standing = await read_standing(store, record.lineage, registry)
     if not (_must_settle(standing, record.recovery) or await nested_in(store, record.lineage, since=standing.step)):
         return bool(await open_questions(store, record.lineage, registry.types))
-    inner = await claim_run(store, record, standing, host=outer.host, registry=registry, lease_s=outer.claim.lease_s)
+    inner = await claim_run(
+        store,
+        record,
+        standing,
+        host=outer.host,
+        registry=registry,
+        lease_s=outer.claim.lease_s,
+        outer=outer.claim,
+    )
     try:
         async with inner.claim.renewing(asyncio.current_task()):
             waits = await settle_nested(inner) | bool(await settle_doubts(inner))
