@@ -42,7 +42,7 @@ async def main():
         if how == "cancel":
             await cancel_run(store, "o")
         else:
-            await run(outer, "hi", store=store, run_id="o", lease_s=1.0, if_exists=how)
+            await run(outer, "hi", store=store, run_id="o", lease_s=1.0, if_run_exists=how)
 
 asyncio.run(main())
 '''

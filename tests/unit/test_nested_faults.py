@@ -1,11 +1,14 @@
 """Faults of nested runs, restrictions and restarts that a reading found, each with its schedule."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, calls, say
 from effects import Idempotency
-from savepoint import MemoryStore, RunStatus, Usage, World, cancel_run, merge_run
+from savepoint import Abandon, MemoryStore, Point, RunStatus, Usage, World, at_savepoint
 from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
@@ -61,17 +64,31 @@ async def test_a_run_nested_in_the_first_attempt_of_a_strict_run_is_strict():
     assert (await get_run(store, await inner_run(store))).recovery is Recovery.STRICT
 
 
-async def test_a_nested_run_that_was_cancelled_is_an_end_that_the_outer_one_goes_on_from():
-    store = MemoryStore()
-    inner = Agent(name="inner", model=ScriptedModel([call("big_pay", what="1"), say("done")]), tools=[big_pay])
+async def test_a_nested_run_that_was_abandoned_is_an_end_that_the_outer_one_goes_on_from():
+    """Also where the outer one died before it knew."""
+    store, dying = MemoryStore(), [True]
+    inner = Agent(name="inner", model=ScriptedModel([call("pay", what="1"), say("done")]), tools=[pay])
     outer = outer_of(inner, call("inner", input="go"))
-    waiting = await run(outer, "hi", store=store, run_id="o")
-    assert [each.effect for each in waiting.questions] == ["big_pay"]
-    await cancel_run(store, await inner_run(store))
-    # The question went with the run that asked it; the outer one's model is told what became of its call.
-    for _ in range(2):
-        result = await resume("o", agent=outer, store=store)
-        assert (result.status, result.output, result.questions) == (RunStatus.COMPLETED, "all done", ())
+
+    async def abandon(point: Point) -> None:
+        if point.resume is not None and point.resume.arguments["agent"] == "inner":
+            raise Abandon
+
+    def hook(point: CrashPoint) -> None:
+        if point is CrashPoint.END_AFTER and dying.pop():
+            raise Died
+
+    former = arm(hook)
+    try:
+        with at_savepoint(abandon), pytest.raises(Died):
+            await run(outer, "hi", store=store, run_id="o", lease_s=0.1)
+    finally:
+        arm(former)
+    assert (await get_run(store, await inner_run(store))).status is RunStatus.CANCELLED
+    await asyncio.sleep(0.3)
+    result = await resume("o", agent=outer, store=store)
+    for again in (result, await resume("o", agent=outer, store=store)):
+        assert (again.status, again.output, again.questions) == (RunStatus.COMPLETED, "all done", ())
     assert result.transcript[2].kind == "NestedFailed"
     assert "cancelled" in result.transcript[2].message
 
@@ -88,7 +105,8 @@ async def test_what_the_outer_run_is_held_to_now_holds_for_a_nested_one_that_beg
     await decide("o", question.id, "approve", store=store)
     result = await resume("o", agent=outer, store=store, allowed_tools=["inner", "big_pay"])
     assert result.status is RunStatus.COMPLETED
-    seen = inner.model.requests[-1]
+    model: Any = inner.model
+    seen = model.requests[-1]
     assert seen.messages[-1].text == "Denied: pay is not allowed in this run"
     assert [each.name for each in seen.tools] == ["big_pay"]
     assert (await get_run(store, await inner_run(store))).meta["widened"] == [
@@ -106,7 +124,8 @@ async def test_a_tool_that_returns_a_transcript_entry_does_not_break_the_transcr
     model = ScriptedModel([call("ask_somebody", what="it"), say("fine")])
     result = await run(Agent(name="a", model=model, tools=[ask_somebody]), "hi", store=store, session_id="s")
     assert (result.status, result.output, result.warnings) == (RunStatus.COMPLETED, "fine", ())
-    assert model.requests[-1].messages[-1].text.startswith('{"content": "do it"')
+    last: Any = model.requests[-1].messages[-1]
+    assert last.text.startswith('{"content": "do it"')
     assert len(await StoredSession(store).load("s")) == 4
 
 
@@ -114,7 +133,7 @@ async def test_what_a_run_completed_is_in_its_session_before_a_restart_replaces_
     store, agent = died_before_landing
     session = StoredSession(store)
     assert await session.pending_runs("s") == ["x"]
-    await run(agent, "again", store=store, run_id="x", if_exists="restart")
+    await run(agent, "again", store=store, run_id="x", if_run_exists="restart")
     assert [each.run_id for each in await session.outline("s")] == ["x"]
     assert await session.pending_runs("s") == []
 
@@ -169,22 +188,3 @@ async def test_a_limit_that_is_no_number_of_turns_is_refused_before_a_run_begins
     with pytest.raises(Usage, match="not a number of model replies"):
         await run(agent, "hi", store=store, run_id="x", max_turns=turns)
     assert await find_run(store, "x") is None
-
-
-async def test_a_run_that_is_to_be_deleted_keeps_its_world_until_that_is_merged():
-    @tool(idempotency=Idempotency.CONTAINED)
-    async def write(context: Context, what: str) -> str:
-        """Writes."""
-        context.world.system("kv")["key"] = what
-        return "written"
-
-    store, host = MemoryStore(), KeyValue()
-    agent = Agent(name="a", model=ScriptedModel([call("write", what="it"), say("fine")]), tools=[write])
-    how = {"store": store, "run_id": "x", "world": World({"kv": host}), "delete_on_success": True}
-    result = await run(agent, "hi", **how)
-    assert "merge or discard it" in result.warnings[0]
-    await merge_run(store, "x", World({"kv": host}))
-    assert host["key"] == "it"
-    assert not (await get_run(store, "x")).removed
-    assert (await run(agent, "hi", **how)).warnings == ()
-    assert (await get_run(store, "x")).removed
