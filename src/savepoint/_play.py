@@ -23,7 +23,7 @@ from ._gap import pass_gap
 from ._point import Abandoned, End, Point, at_savepoint, publish_end, savepoint, until_abandoned, using_world
 from ._resumable import CURRENT_RUN, Bound
 from ._run import RunStatus
-from ._settle import Failing, settle_doubts
+from ._settle import Failing, settle_doubts, settle_poison
 from ._settle_nested import settle_nested
 from ._world import Snapshot, World
 
@@ -62,7 +62,7 @@ async def leave(attempt: Attempt) -> Played:
 
 async def _played(attempt: Attempt) -> Played:
     try:
-        if await settle_nested(attempt) | bool(await settle_doubts(attempt)):
+        if await settle_poison(attempt) or await settle_nested(attempt) | bool(await settle_doubts(attempt)):
             return await end_attempt(attempt, RunStatus.WAITING)
         async with attempt.world() as world:
             attempt.journal.world = world

@@ -3,7 +3,6 @@
 All questions are asked at once, and nothing of the step runs until all are answered.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -13,7 +12,7 @@ from effects._call import CurrentCall
 from effects._failure import Failure, failure_of
 from effects._key import WIDTH
 from effects._layer import LAYER
-from effects._question import Choice, Decision, Question, QuestionKind
+from effects._question import Choice, Decision, QuestionKind
 from effects._receipt import UNSETTLED, Receipt, Status
 from effects._recovery import Verdict
 
@@ -47,8 +46,6 @@ async def settle_doubts(attempt: Attempt) -> list[str]:
     """Settles what can be settled; returns the ids of the questions that are open. Raises `Failing`."""
     journal = attempt.journal
     known = await read_questions(attempt.store, attempt.lineage, attempt.registry.types)
-    if poison := await _about_poison(attempt, known):
-        return poison
     asking: list[Asking] = _about_damage(attempt)
     evidence = await _evidence(attempt)
     for receipt in sorted(journal.receipts.values(), key=lambda receipt: receipt.number):
@@ -66,16 +63,22 @@ async def settle_doubts(attempt: Attempt) -> list[str]:
     ]
 
 
-async def _about_poison(attempt: Attempt, known: Sequence[Question]) -> list[str]:
-    """The ids of what is open about the savepoint itself. Asked alone: a probe or a compensation may be what kills."""
+async def settle_poison(attempt: Attempt) -> list[str]:
+    """The ids of what is open about the savepoint itself. Raises `Failing`.
+
+    Asked alone and before all else, nested runs too: a probe or a compensation may be what kills.
+    """
     journal, former, failures = attempt.journal, attempt.former, attempt.record.failures
+    if former is None:
+        return []
+    known = await read_questions(attempt.store, attempt.lineage, attempt.registry.types)
     asked = [each for each in known if each.kind is QuestionKind.POISON and each.step == journal.step]
     for question in asked:
         decision = journal.decisions.get(question.id)
         if decision is not None and decision.choice is Choice.FAIL:
             raise Failing(Failure(kind="Poison", message=decision.note or question.why))
     found = [question.id for question in asked if question.id not in journal.decisions]
-    if former is None or found or not must_ask(failures, attempt.poison_after, [each.tried for each in asked]):
+    if found or not must_ask(failures, attempt.poison_after, [each.tried for each in asked]):
         return found
     why = f"{poison_reason(failures, journal.step, former)}; `redo` allows {attempt.poison_after} more"
     asking = journal.asking(QuestionKind.POISON, poison_marker(journal.step, failures), None, why)
