@@ -62,6 +62,10 @@ async def _settled(outer: "Attempt", record: "RunRecord") -> bool:
     except Failing as failing:
         await end_attempt(inner, RunStatus.FAILED, error=failing.failure)
         return False
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        # Given back, as the outer run is: whoever resumes that one must not wait for a lease that nobody needs.
+        await end_attempt(inner, RunStatus.INTERRUPTED)
+        raise
     finally:
         inner.claim.release()
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, calls, say
-from effects import Idempotency
+from effects import Call, Idempotency, Performed
 from savepoint import Abandon, MemoryStore, Point, RunStatus, Usage, World, at_savepoint
 from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
@@ -188,3 +188,36 @@ async def test_a_limit_that_is_no_number_of_turns_is_refused_before_a_run_begins
     with pytest.raises(Usage, match="not a number of model replies"):
         await run(agent, "hi", store=store, run_id="x", max_turns=turns)
     assert await find_run(store, "x") is None
+
+
+async def test_an_attempt_that_ends_while_a_nested_run_is_probed_gives_that_one_back():
+    inside, probing = asyncio.Event(), asyncio.Event()
+
+    @tool(idempotency=Idempotency.ONCE)
+    async def hang(what: str) -> str:
+        """Hangs."""
+        inside.set()
+        return await asyncio.Event().wait() and what
+
+    async def cancelled(attempt, reached: asyncio.Event) -> None:
+        task = asyncio.create_task(attempt)
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    inner = Agent(name="inner", model=ScriptedModel([call("hang", what="1"), say("done")]), tools=[hang])
+    store, outer = MemoryStore(), outer_of(inner, call("inner", input="go"))
+    await cancelled(run(outer, "hi", store=store, run_id="o"), inside)
+
+    @hang.probe
+    async def was_done(_: Call) -> Performed[str]:
+        if probing.is_set():
+            return Performed("found")
+        probing.set()
+        return await asyncio.Event().wait()
+
+    await cancelled(resume("o", agent=outer, store=store), probing)
+    assert (await get_run(store, await inner_run(store))).status is RunStatus.INTERRUPTED
+    result = await resume("o", agent=outer, store=store)
+    assert (result.status, result.output) == (RunStatus.COMPLETED, "all done")
