@@ -87,7 +87,8 @@ def whole_turns(entries: Sequence[object]) -> int:
 def messages(entries: Sequence[object], *, shown: Messages | None = None, seen: int = 0) -> Messages:
     """What a model is shown of `entries`. Raises `Corrupt` where calls and outcomes do not pair.
 
-    Calls are shown under the place of their reply, so that no two of a session have one id. `shown` is what it gave for the first `seen` entries of this same transcript: then only the rest is looked at.
+    Calls are shown under the place of their reply, so that no two of a session have one id. `shown` is what it gave for
+    the first `seen` entries of this same transcript: then only the rest is looked at.
     """
     shown = Messages() if shown is None else shown
     replies = shown.replies

@@ -13,7 +13,7 @@ from savepoint._store import Store
 
 from ._agent import Agent
 from ._held import Wanted, held_by
-from ._link import Link, link_of
+from ._link import Link, link_of, stake_of
 from ._model import Model
 from ._nested import registry_of
 from ._progress import OnEvent, ignore
@@ -84,6 +84,10 @@ async def go_on(
     elif record.meta.get("agent") != scene.graph.entry.name:
         # Finished work does not fail because somebody renamed what did it.
         renamed = f"run {record.run_id} was one of agent {record.meta.get('agent')!r}, which is not here any more"
+    stake = stake_of(record)
+    if record.status is RunStatus.WAITING and stake is not None:
+        # Before its questions: nobody should answer what no run will go on with.
+        await link.must_stand(record.run_id, stake)
     held = held_by(record, scene.graph).changed(wanted, scene.graph)
     registry = registry_of(scene.graph, held)
     with on_stage(scene):

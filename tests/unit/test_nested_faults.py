@@ -8,7 +8,7 @@ import pytest
 from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, calls, say
 from effects import Call, Idempotency, Performed
-from savepoint import Abandon, MemoryStore, Point, RunStatus, Usage, World, at_savepoint
+from savepoint import Abandon, Conflict, MemoryStore, Point, RunStatus, Usage, World, at_savepoint
 from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
@@ -215,9 +215,22 @@ async def test_an_attempt_that_ends_while_a_nested_run_is_probed_gives_that_one_
         if probing.is_set():
             return Performed("found")
         probing.set()
-        return await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        return Performed("never")
 
     await cancelled(resume("o", agent=outer, store=store), probing)
     assert (await get_run(store, await inner_run(store))).status is RunStatus.INTERRUPTED
     result = await resume("o", agent=outer, store=store)
     assert (result.status, result.output) == (RunStatus.COMPLETED, "all done")
+
+
+async def test_a_waiting_run_whose_session_was_rewound_says_so_before_anybody_answers_it():
+    store = MemoryStore()
+    first = Agent(name="a", model=ScriptedModel([say("fine")]))
+    second = Agent(name="a", model=ScriptedModel([call("big_pay", what="1"), say("paid")]), tools=[big_pay])
+    await run(first, "hi", store=store, run_id="x", session_id="s")
+    assert (await run(second, "pay", store=store, run_id="y", session_id="s")).status is RunStatus.WAITING
+    assert (await resume("y", agent=second, store=store)).status is RunStatus.WAITING
+    await StoredSession(store).rewind("s", keep_entries=0)
+    with pytest.raises(Conflict, match="session s changed since run y began"):
+        await resume("y", agent=second, store=store)
