@@ -15,10 +15,12 @@ from savepoint._run_result import get_run
 from savepoint._store import Store
 
 from ._agent import Agent
+from ._link import stake_of
 from ._model import Model
 from ._progress import OnEvent, ignore
 from ._result import Result
 from ._resume import resume
+from ._session import Session
 
 TRIES = 3
 """Attempts at one run whose model cannot be reached."""
@@ -51,6 +53,7 @@ async def resume_all(
     deps: object = None,
     model: Model | str | None = None,
     on_event: OnEvent = ignore,
+    session: Session | None = None,
     lease_s: float = LEASE_S,
     tries: int = TRIES,
     backoff_s: float = BACKOFF_S,
@@ -61,7 +64,7 @@ async def resume_all(
     Where a model cannot be reached the run is tried again, `tries` times in all, after all others had their turn and
     `backoff_s` seconds, twice as long each time (at most 60). A savepoint from which `poison_after` attempts in a row
     died or failed is not entered: the run waits with the question `poison`. An error of one run is in its `Resumed`.
-    Safe to be called by several processes at once. Raises `Usage`, `Corrupt` (of the leases), before anything is
+    `session` is that of yours which some of them belong to. Safe to be called by several processes at once. Raises `Usage`, `Corrupt` (of the leases), before anything is
     performed.
     """
     check_recovery(tries, backoff_s, poison_after)
@@ -72,9 +75,10 @@ async def resume_all(
     def work(record: RunRecord, agent: Agent) -> Work:
         async def attempt(tried: int) -> Result:
             await must_be_left(store, record.run_id, tried)
+            stake = stake_of(record)
             return await resume(
                 record.run_id, agent=agent, store=store, world=world, deps=deps, model=model, on_event=on_event,
-                lease_s=lease_s, poison_after=poison_after,
+                session=None if stake is None or stake.own else session, lease_s=lease_s, poison_after=poison_after,
             )  # fmt: skip
 
         return attempt

@@ -75,7 +75,7 @@ async def run(
     policy = IfExists(if_run_exists)
     scene = scene_of(agent, store, model, deps, on_event)
     _must_name(session, session_id)
-    left = await _recovered(agent, run_id, store, world, deps, model) if auto_resume else ()
+    left = await _recovered(agent, run_id, store, world, deps, model, session) if auto_resume else ()
     known = await find_run(store, run_id)
     if known is not None and policy in (IfExists.RESUME, IfExists.RESUME_ONLY):
         link = link_of(known, store, session, session_id, scene.graph.types)
@@ -136,10 +136,16 @@ def _ignoring(result: Result, record: RunRecord, said: str) -> Result:
 
 
 async def _recovered(
-    agent: Agent, run_id: str, store: Store, world: World | None, deps: object, model: Model | str | None
+    agent: Agent,
+    run_id: str,
+    store: Store,
+    world: World | None,
+    deps: object,
+    model: Model | str | None,
+    session: Session | None,
 ) -> tuple[str, ...]:
     """Continues the orphans of `agent`; says what became of those that did not complete."""
-    found = await resume_all(agent, store=store, world=world, deps=deps, model=model)
+    found = await resume_all(agent, store=store, world=world, deps=deps, model=model, session=session)
     return tuple(
         f"run {each.run_id} lost its process and is {each.result.status if each.result is not None else each.error}"
         for each in found

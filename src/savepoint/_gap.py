@@ -92,6 +92,8 @@ def _passed(journal: Journal, prepared: Prepared) -> None:
 async def _prepare(journal: Journal, point: Point) -> Prepared:
     try:
         resume = point.require_resume()
+        if journal.world.read_only:
+            await journal.put_back()  # what was written past every body that is looked at
         ids = await journal.world.snapshot(journal.store.contents)
     except SavepointError as error:
         return _skipped(journal, error.message)

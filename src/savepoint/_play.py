@@ -128,6 +128,8 @@ async def _enter(attempt: Attempt, world: World) -> Played:
 async def _final(attempt: Attempt, world: World) -> Snapshot | None:
     """The world at the end. Where it cannot be captured, the run is completed all the same, and cannot be merged."""
     try:
+        if world.read_only and (changed := await attempt.journal.put_back()):
+            attempt.warnings.append(f"the world of this run is read-only; undone at its end: {', '.join(changed)}")
         return await world.snapshot(attempt.store.contents)
     except SavepointError as error:
         attempt.warnings.append(f"the world at the end could not be captured, so it cannot be merged: {error.message}")

@@ -27,8 +27,8 @@ async def remove_run(store: Store, run_id: str, *, abandon: bool = False) -> Non
     """Removes what a run that nobody holds had, with its restarted past and the runs nested in it, in one commit.
 
     A tombstone keeps the id, and of a completed run its result: `run_program` answers from it, and refuses any other
-    removed id, unless it is told to restart. Repeating is a no-op. `abandon`: also over a call in doubt, or a merge that
-    was begun. Objects and world contents stay. Raises `Missing`, `Held` (it has a living owner, or another process
+    removed id, unless it is told to restart. Repeating is a no-op. `abandon`: also over a call in doubt, a merge that
+    was begun, or a part that has not landed in its session. Objects and world contents stay. Raises `Missing`, `Held` (it has a living owner, or another process
     changed it meanwhile), `Conflict` (without `abandon`), `Usage` (it is nested in another run), `Corrupt`,
     `NotWritable`; then nothing was changed.
     """
@@ -47,6 +47,13 @@ async def remove_run(store: Store, run_id: str, *, abandon: bool = False) -> Non
         await refuse_living(store, each)
         if not abandon and each.status is not RunStatus.COMPLETED:
             _refuse_doubts(each, found, _move(record))
+    landing = [each for each in await store.scan(Space.PENDING) if each.key.endswith(b"\0" + row.key)]
+    if landing and not abandon and record.status is RunStatus.COMPLETED:
+        raise Conflict(
+            f"run {run_id} completed, and its part is not in its session yet",
+            next=f"savepoint resume {run_id} puts it there, or remove it with abandon",
+        )
+    found.rows += [(Space.PENDING, each) for each in landing]
     if not abandon and record.settled == Settled.MERGING:
         raise Conflict(
             f"run {run_id}: its world is half merged, and a removal would leave it so",

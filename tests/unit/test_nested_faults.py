@@ -8,7 +8,7 @@ import pytest
 from agent import Agent, Context, StoredSession, User, as_tool, decide, resume, run, tool
 from agent.testing import ScriptedModel, call, calls, say
 from effects import Call, Idempotency, Performed
-from savepoint import Abandon, Conflict, MemoryStore, Point, RunStatus, Usage, World, at_savepoint
+from savepoint import Abandon, Conflict, MemoryStore, Point, RunStatus, Usage, World, at_savepoint, remove_run
 from savepoint._keyvalue import KeyValue
 from savepoint._nested import nested_in
 from savepoint._run import Recovery
@@ -234,3 +234,28 @@ async def test_a_waiting_run_whose_session_was_rewound_says_so_before_anybody_an
     await StoredSession(store).rewind("s", keep_entries=0)
     with pytest.raises(Conflict, match="session s changed since run y began"):
         await resume("y", agent=second, store=store)
+
+
+async def test_what_no_body_is_looked_at_for_does_not_change_a_read_only_world_either():
+    @tool(idempotency=Idempotency.PURE)
+    async def sneak(context: Context[Any], what: str) -> str:
+        """Writes, though it says that it depends on its arguments only."""
+        kv: Any = context.world.system("kv")
+        kv["key"] = what
+        return what
+
+    store = MemoryStore()
+    agent = Agent(name="a", model=ScriptedModel([call("sneak", what="x"), say("fine")]), tools=[sneak])
+    await run(agent, "hi", store=store, run_id="x", world=World({"kv": KeyValue()}), read_only=True)
+    record = await get_run(store, "x")
+    assert record.final == record.base is not None
+
+
+async def test_a_completed_run_is_not_removed_before_it_is_in_its_session(died_before_landing):
+    store, agent = died_before_landing
+    with pytest.raises(Conflict, match="its part is not in its session yet"):
+        await remove_run(store, "x")
+    await remove_run(store, "x", abandon=True)
+    assert await StoredSession(store).pending_runs("s") == []
+    assert (await run(agent, "hi", store=store, run_id="x", session_id="s")).replayed
+    assert list(await StoredSession(store).load("s")) == []

@@ -12,7 +12,19 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import Agent, ModelError, Result, RunStatus, decide, resume, resume_all, run, tool
+from agent import (
+    Agent,
+    InMemorySession,
+    ModelError,
+    Result,
+    RunStatus,
+    StoredSession,
+    decide,
+    resume,
+    resume_all,
+    run,
+    tool,
+)
 from agent._answer import ModelUnavailable
 from agent._message import UserMessage
 from agent._model import Request
@@ -91,11 +103,11 @@ async def opened(kind: str, place: Path) -> AsyncGenerator[Store]:
         yield store
 
 
-async def orphan(store: Store, run_id: str, agent: Agent = WORKER) -> None:
+async def orphan(store: Store, run_id: str, agent: Agent = WORKER, **more: Any) -> None:
     """A run whose process died in its tool."""
     deadly.add(run_id)
     with pytest.raises(Killed):
-        await run(agent, run_id, run_id=run_id, store=store)
+        await run(agent, run_id, run_id=run_id, store=store, **more)
     deadly.discard(run_id)
     await _lapse(store, run_id)
 
@@ -392,3 +404,15 @@ async def test_only_what_may_fare_better_is_tried_again() -> None:
     assert (status(found["busy"]), found["busy"].error, found["busy"].tries) == ("completed", None, 3)
     assert isinstance(found["said no"].error, Usage)
     assert (type(found["gone"].error), found["gone"].tries) == (Held, 2)
+
+
+async def test_orphans_of_a_session_of_yours_are_continued_where_it_is_given():
+    store, mine = MemoryStore(), InMemorySession()
+    await orphan(store, "a", session=mine, session_id="u1")
+    await orphan(store, "b", session_id="u1")
+    found = await of(store, WORKER)
+    assert isinstance(found["a"].error, Usage)
+    assert status(found["b"]) == "completed"
+    assert status((await of(store, WORKER, session=mine))["a"]) == "completed"
+    assert [each.run_id for each in await mine.segments("u1")] == ["a"]
+    assert [each.run_id for each in await StoredSession(store).segments("u1")] == ["b"]

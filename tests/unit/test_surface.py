@@ -183,8 +183,8 @@ SURFACE: dict[str, str] = {
     "agent.recall_tool_result": "def(results)",
     "agent.resume": "async def(run_id, *, agent, store, world=, deps=, model=, on_event=, session=, strict=, "
     "max_turns=, allowed_tools=, read_only=, classes=, lease_s=, poison_after=)",
-    "agent.resume_all": "async def(*agents, store, world=, deps=, model=, on_event=, lease_s=, tries=, backoff_s=, "
-    "poison_after=)",
+    "agent.resume_all": "async def(*agents, store, world=, deps=, model=, on_event=, session=, lease_s=, tries=, "
+    "backoff_s=, poison_after=)",
     "agent.run": "async def(agent, input, *, run_id=, store=, world=, deps=, model=, on_event=, session_id=, "
     "session=, if_run_exists=, resume_from=, delete_on_success=, recovery=, max_turns=, "
     "allowed_tools=, read_only=, classes=, lease_s=, abandon=, auto_resume=)",
