@@ -86,7 +86,7 @@ def _parked_goes_on() -> None:
     """A run that waits for a decision starts further calls."""
 
     def must_go_on(self: Journal) -> None:
-        if self.ended:
+        if self.ended and not self.parked:
             raise Superseded
 
     Journal.must_go_on = must_go_on  # type: ignore[method-assign]
