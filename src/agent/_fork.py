@@ -60,7 +60,7 @@ async def fork(
             review=_without_session(reviewing(scene)),
             enter=enter,
         )
-    return tell(scene, await result_of(store, found, registry.types))
+    return tell(scene, await result_of(store, found, await get_run(store, found.run_id), registry.types))
 
 
 def _without_session(review: Review) -> Review:

@@ -94,9 +94,13 @@ class Link:
                 next="start it anew on the session as it is: if_run_exists=restart",
             )
 
-    async def land(self, record: RunRecord, stake: Stake) -> str:
-        """Appends what a completed run added, once. Returns "", or why it is not there, in words."""
-        transcript = await transcript_of(self.store, record, self.types)
+    async def land(self, record: RunRecord, stake: Stake, transcript: Log[Any] | None = None) -> str:
+        """Appends what a completed run added, once. Returns "", or why it is not there, in words.
+
+        `transcript` is the run's, where it was read already.
+        """
+        if transcript is None:
+            transcript = await transcript_of(self.store, record, self.types)
         meta = {"timing": {"started_at": record.created_at, "finished_at": record.ended_at or record.changed_at}}
         if self.own is not None:
             return await self.own.land(
@@ -139,19 +143,14 @@ class Link:
             ) from error
 
 
-async def let_go(store: Store, record: RunRecord, types: Types) -> None:
-    """Before a run is removed or replaced: what it completed lands in its session; any other run will never land there.
+async def land_first(store: Store, record: RunRecord, types: Types) -> None:
+    """Before a completed run is removed or replaced: what it did lands in its session, where that is the store's own.
 
     Raises `Foreign` for outcomes of classes that are not in `types`.
     """
     stake = stake_of(record)
-    if stake is None or not stake.own or record.removed:
-        return
-    own = StoredSession(store, types)
-    if record.status is RunStatus.COMPLETED:
-        await Link(store=store, session=own, own=own, types=types).land(record, stake)
-    else:
-        await own.forget_pending(stake.session_id, record.run_id)
+    if stake is not None and stake.own and not record.removed:
+        await link_to(store, None, types).land(record, stake)
 
 
 def link_to(store: Store, session: Session | None, types: Types) -> Link:

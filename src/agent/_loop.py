@@ -62,11 +62,11 @@ async def take_turns(world: World, agent: str, fingerprint: str, turn: int, hist
     if not scene.is_on(agent):
         scene.activate(agent)
     scene.keep_definition()
+    fingerprint = scene.fingerprint  # as the agent is now: it may have changed since the savepoint
     while True:
         if handoff:
             _switch(scene, handoff)
-            agent, handoff = handoff, ""
-        fingerprint = scene.fingerprint
+            agent, handoff, fingerprint = handoff, "", scene.fingerprint
         await _within_limit(scene, turn)
         transcript = world[TRANSCRIPT]
         reply = await ask_model(scene, scene.request(transcript), turn)

@@ -9,7 +9,6 @@ from effects._failure import Failure
 from effects._question import Question
 from savepoint import Log, RunResult, RunStatus
 from savepoint._run import RunRecord
-from savepoint._run_result import find_run
 from savepoint._store import Store
 from savepoint._stored import get_value
 from savepoint._types import Types
@@ -40,9 +39,8 @@ class Result:
     """a fork: effects that it may do again"""
 
 
-async def result_of(store: Store, found: RunResult, types: Types) -> Result:
+async def result_of(store: Store, found: RunResult, record: RunRecord, types: Types) -> Result:
     """With the transcript of a completed run."""
-    record = await find_run(store, found.run_id)
     return Result(
         run_id=found.run_id,
         status=found.status,
@@ -50,7 +48,7 @@ async def result_of(store: Store, found: RunResult, types: Types) -> Result:
         error=found.error,
         step=found.step,
         questions=found.questions,
-        transcript=Log() if record is None else await transcript_of(store, record, types),
+        transcript=await transcript_of(store, record, types),
         replayed=found.replayed,
         warnings=found.warnings,
         may_repeat=found.may_repeat,

@@ -19,7 +19,7 @@ from savepoint._store import Store, Transaction
 from ._agent import Agent
 from ._entries import User
 from ._held import Held, Wanted
-from ._link import Begun, Link, let_go, link_of, link_to
+from ._link import Begun, Link, land_first, link_of, link_to
 from ._loop import take_turns
 from ._model import Model
 from ._nested import registry_of
@@ -89,7 +89,7 @@ async def run(
     link = link_to(store, session, scene.graph.types)
     fresh = policy is not IfExists.RESUME_ONLY and not (known is not None and policy is IfExists.FAIL)
     if known is not None and policy is IfExists.RESTART and known.status is RunStatus.COMPLETED:
-        await let_go(store, known, scene.graph.types)
+        await land_first(store, known, scene.graph.types)
     begun = await link.begin(session_id, run_id) if session_id is not None and fresh else None
     point = _point(resume_from)
 

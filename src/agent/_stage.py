@@ -66,11 +66,11 @@ def announce(scene: Scene, record: RunRecord) -> None:
 async def finished(scene: Scene, link: Link, found: RunResult, registry: Registry) -> Result:
     """Lands a completed run in its session, then lets go of its record where that was asked for; in this order."""
     record = await get_run(scene.store, found.run_id)
-    result = await result_of(scene.store, found, registry.types)
+    result = await result_of(scene.store, found, record, registry.types)
     # A run that somebody restarts meanwhile is another one by now, which lands by itself.
     if found.status is record.status is RunStatus.COMPLETED and not record.removed:
         stake = stake_of(record)
-        warning = "" if stake is None else await link.land(record, stake)
+        warning = "" if stake is None else await link.land(record, stake, result.transcript)
         if not warning and record.meta.get(DELETE):
             warning = await _deleted(scene.store, record)
         if warning:

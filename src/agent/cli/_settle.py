@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent._link import let_go
+from agent._link import land_first
 from effects._question import VALUED, Choice, Decision, Question, QuestionKind
 from savepoint import Corrupt, Foreign, Missing, RunStatus, Types, Usage, World, remove_run
 from savepoint._cancel import cancel_run
@@ -19,7 +19,7 @@ from ._input import read_value
 from ._local import directory, host_world, read_local
 from ._question import as_json
 from ._report import change_lines, changes_json
-from ._show import KNOWN, understood
+from ._show import understood
 from ._start import must_be_outermost
 
 
@@ -109,15 +109,13 @@ async def remove(desk: Desk, run: str, *, abandon: bool) -> Exit:
         record, local = await get_run(store, run_id), await read_local(store, run_id)
         if record.status is RunStatus.COMPLETED:  # what it did in its session must not go with it
             try:
-                await understood(lambda types: let_go(store, record, types), local)
+                await understood(lambda types: land_first(store, record, types), local)
             except (Corrupt, Foreign, Missing) as error:
                 # While it is there, no other run of its session begins.
                 if not abandon:
                     move = f"repair the store; or give up what it did in its session: savepoint rm {run_id} --abandon"
                     raise (Foreign if isinstance(error, Foreign) else Corrupt)(error.message, next=move) from error
         await remove_run(store, run_id, abandon=abandon)
-        if record.status is not RunStatus.COMPLETED:
-            await let_go(store, record, KNOWN)
         removed = await get_run(store, run_id)
     if desk.output.json:
         desk.output.emit({"run_id": run_id, "status": removed.status.value, "removed": True})
