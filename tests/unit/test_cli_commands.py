@@ -1,13 +1,11 @@
 """Commands in this process: what they answer, and that only work done is called success."""
 
-import itertools
-import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -47,36 +45,6 @@ bare = Agent(name="bare", tools=(pay,))
 '''
 SOURCE = Path(__file__).parents[2] / "src"
 Cli = Callable[..., tuple[int, list[Any], str]]
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    """A project with a module of a name of its own: modules stay imported in this process."""
-    (tmp_path / ".git").mkdir()
-    before = list(sys.path)
-    yield tmp_path
-    sys.path[:] = before
-
-
-@pytest.fixture
-def shop(project: Path) -> str:
-    name = f"cli_shop_{next(_NUMBER)}"
-    (project / f"{name}.py").write_text(PROJECT)
-    return name
-
-
-@pytest.fixture
-def cli(project: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Exit code, the JSON objects of stdout, stderr."""
-
-    def perform(*words: str) -> tuple[int, list[Any], str]:
-        with chdir(project):
-            code = main([*words, "--json"])
-        out, err = capfd.readouterr()
-        return code, [json.loads(line) for line in out.splitlines()], err
-
-    return perform
 
 
 def test_a_fork_starts_at_a_savepoint_and_may_wait_to_be_resumed(project: Path, shop: str, cli: Cli):

@@ -1,13 +1,12 @@
 """Runs that lost their process, on the command line: named at the start, continued by `resume --all`."""
 
 import asyncio
-import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -61,35 +60,6 @@ payer = Agent(name="payer", tools=(pay,), model=ScriptedModel([first("pay"), end
 '''
 SOURCE = Path(__file__).parents[2] / "src"
 Cli = Callable[..., tuple[int, list[Any], str]]
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / ".git").mkdir()
-    before = list(sys.path)
-    yield tmp_path
-    sys.path[:] = before
-
-
-@pytest.fixture
-def shop(project: Path) -> str:
-    name = f"orphan_shop_{next(_NUMBER)}"
-    (project / f"{name}.py").write_text(PROJECT)
-    return name
-
-
-@pytest.fixture
-def cli(project: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Exit code, the JSON objects of stdout, stderr."""
-
-    def perform(*words: str) -> tuple[int, list[Any], str]:
-        with chdir(project):
-            code = main([*words, "--json"])
-        out, err = capfd.readouterr()
-        return code, [json.loads(line) for line in out.splitlines()], err
-
-    return perform
 
 
 def orphan(project: Path, target: str, run_id: str, *words: str) -> None:

@@ -1,11 +1,8 @@
 """`savepoint rm` and what the other commands say of a removed run, and of what a run takes."""
 
 import asyncio
-import itertools
-import json
 import sqlite3
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir, closing
 from pathlib import Path
 from typing import Any
@@ -45,35 +42,6 @@ payer = Agent(name="payer", tools=(pay,), model=ScriptedModel([call("pay", amoun
 doubter = Agent(name="doubter", tools=(vague,), model=ScriptedModel([call("vague"), say("done")]))
 '''
 Cli = Callable[..., tuple[int, list[Any], str]]
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / ".git").mkdir()
-    before = list(sys.path)
-    yield tmp_path
-    sys.path[:] = before
-
-
-@pytest.fixture
-def shop(project: Path) -> str:
-    name = f"cli_remove_{next(_NUMBER)}"
-    (project / f"{name}.py").write_text(PROJECT)
-    return name
-
-
-@pytest.fixture
-def cli(project: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Exit code, the JSON objects of stdout, stderr."""
-
-    def perform(*words: str) -> tuple[int, list[Any], str]:
-        with chdir(project):
-            code = main([*words, "--json"])
-        out, err = capfd.readouterr()
-        return code, [json.loads(line) for line in out.splitlines()], err
-
-    return perform
 
 
 def test_a_removed_run_is_answered_from_its_result_and_never_runs_again(project: Path, shop: str, cli: Cli):

@@ -1,10 +1,8 @@
 """Sessions, nested runs and what a run is held to, on the command line."""
 
 import asyncio
-import itertools
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -68,35 +66,6 @@ boss = Agent(name="boss", tools=(as_tool(doubter),), model=ScriptedModel([call("
 bare = Agent(name="bare", tools=(lines, vague))
 '''
 Cli = Callable[..., tuple[int, list[Any], str]]
-_NUMBER = itertools.count()
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / ".git").mkdir()
-    before = list(sys.path)
-    yield tmp_path
-    sys.path[:] = before
-
-
-@pytest.fixture
-def shop(project: Path) -> str:
-    name = f"session_shop_{next(_NUMBER)}"
-    (project / f"{name}.py").write_text(PROJECT)
-    return name
-
-
-@pytest.fixture
-def cli(project: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Exit code, the JSON objects of stdout, stderr."""
-
-    def perform(*words: str) -> tuple[int, list[Any], str]:
-        with chdir(project):
-            code = main([*words, "--json"])
-        out, err = capfd.readouterr()
-        return code, [json.loads(line) for line in out.splitlines()], err
-
-    return perform
 
 
 @pytest.fixture
@@ -245,7 +214,7 @@ def test_a_resume_holds_what_held_unless_it_names_another(
 def test_an_agent_that_changed_is_refused_only_where_strict(project: Path, shop: str, cli: Cli, flag: tuple[str, Exit]):
     question = waits(cli, shop, "--run-id", "a")
     cli("decide", "a", question, "fail")
-    other = f"session_shop_{next(_NUMBER)}"
+    other = f"{shop}_changed"
     (project / f"{other}.py").write_text(PROJECT.replace('name="doubter"', 'name="doubter", instructions="Pay."'))
     code, objects, _ = cli("resume", "a", "--target", f"{other}:doubter", flag[0])
     assert code == flag[1]
